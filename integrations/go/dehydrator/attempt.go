@@ -15,39 +15,41 @@ import (
 )
 
 // serve does a task, from its delivery to the command that ends the attempt.
-func (r *run) serve(ctx context.Context, d *delivery) {
-	free := r.free
-	defer r.handlers.Done()
+func (w *Worker) serve(ctx context.Context, d *delivery) {
+	free := w.free
+	defer w.handlers.Done()
 	defer func() { free <- struct{}{} }()
-	if err := r.do(ctx, d); err != nil {
-		r.crashed(err, "the end of a task")
+	if err := w.do(ctx, d); err != nil {
+		w.crashed(err, "the end of a task")
 	}
 }
 
-func (r *run) do(ctx context.Context, d *delivery) error {
-	work, err := r.decode(d)
+func (w *Worker) do(ctx context.Context, d *delivery) error {
+	work, err := w.decode(d)
 	if err != nil {
-		return r.reject(ctx, r.leases, d, fmt.Sprintf("it cannot be decoded: %v", err))
+		return w.reject(ctx, d, nil, &verdict{reason: fmt.Sprintf("it cannot be decoded: %v", err)})
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !r.held.add(d, cancel) {
-		r.giveBack(ctx, d)
+	if !w.held.add(d, cancel) {
+		w.giveBack(ctx, w.leases, d)
 		return nil
 	}
 	var late <-chan time.Time
-	if limit := d.timeout(r.config.Timeout); limit > 0 {
+	if limit := d.timeout(w.config.Timeout); limit > 0 {
 		var free context.CancelFunc
 		inner, free = context.WithTimeoutCause(inner, limit, ErrTimeout)
 		defer free()
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		late = timer.C
+		if !w.config.KeepPlace {
+			timer := time.NewTimer(limit)
+			defer timer.Stop()
+			late = timer.C
+		}
 	}
 	before := maps.Clone(d.meta.Headers)
 	began := time.Now()
-	working, end := r.config.Hooks.processing(inner, &d.meta)
-	r.log(slog.LevelDebug, d, "a task begins")
+	working, end := w.config.Hooks.processing(inner, &d.meta)
+	w.log(slog.LevelDebug, d, "a task begins")
 	ended := begin(func() error { return work(working) })
 	var failure error
 	isLate := false
@@ -57,55 +59,55 @@ func (r *run) do(ctx context.Context, d *delivery) error {
 			failure = ErrTimeout
 		}
 	case <-late:
-		failure, isLate = ErrTimeout, r.held.remove(d, ErrTimeout)
+		failure, isLate = ErrTimeout, w.held.remove(d, ErrTimeout)
 	}
 	end(failure)
-	if !isLate && !r.held.remove(d, nil) {
+	if !isLate && !w.held.remove(d, nil) {
 		// Lost: the renewal or the stop has logged it.
 		return nil
 	}
 	elapsed := time.Since(began)
 	if failure == nil {
-		err := r.settling(working, d, "settle", func() error {
-			return r.settlers[d.meta.Queue].settle(ctx, r.leases, &d.meta)
+		err := w.settling(working, d, "settle", func() error {
+			return w.settlers[d.meta.Queue].settle(ctx, w.leases, &d.meta)
 		})
 		if err == nil {
-			r.log(slog.LevelDebug, d, "a task is done", "elapsed", elapsed)
+			w.log(slog.LevelDebug, d, "a task is done", "elapsed", elapsed)
 		}
 		return err
 	}
 	v := verdictOf(failure)
-	if !v.isFinal {
-		if v.isFinal, err = r.isLast(ctx, r.leases, d); err != nil {
-			return err
-		}
-	}
-	if v.isFinal {
-		return r.settling(working, d, "bury", func() error { return r.reject(ctx, r.leases, d, v.reason) })
-	}
-	delay := r.delayAfter(d, v, failure)
-	// The headers that the hooks have left belong to the next attempt.
+	// The headers that the hooks have left belong to the next attempt, or the dead letter.
 	var element []byte
 	if !maps.Equal(before, d.meta.Headers) {
 		element = wrap(d.meta.Headers, d.payload)
 	}
-	err = r.settling(working, d, "release", func() error { return r.release(ctx, d, element, delay, v.reason) })
+	if !v.isFinal && !v.isUncounted() {
+		if v.isFinal, err = w.isLast(ctx, d); err != nil {
+			return err
+		}
+	}
+	if v.isFinal {
+		return w.settling(working, d, "bury", func() error { return w.reject(ctx, d, element, v) })
+	}
+	delay := w.delayAfter(d, v, failure)
+	err = w.settling(working, d, "release", func() error { return w.release(ctx, d, element, delay, v) })
 	if err == nil {
-		r.log(slog.LevelWarn, d, "a task failed", "elapsed", elapsed, "error", v.reason, "again_in", delay)
+		w.log(slog.LevelWarn, d, "a task failed", append(v.told(), "elapsed", elapsed, "again_in", delay)...)
 	}
 	return err
 }
 
 // timeout returns how long the handler may take: by the task, or else by the worker.
 func (d *delivery) timeout(otherwise time.Duration) time.Duration {
-	if ms, err := strconv.ParseInt(d.meta.Headers[timeoutHeader], 10, 32); err == nil && ms > 0 {
+	if ms, err := strconv.ParseInt(d.meta.Headers[timeoutHeader], 10, 43); err == nil && ms > 0 {
 		return time.Duration(ms) * time.Millisecond
 	}
 	return otherwise
 }
 
 // decode returns the work of a task. A codec that panics fails.
-func (r *run) decode(d *delivery) (work func(context.Context) error, err error) {
+func (w *Worker) decode(d *delivery) (work func(context.Context) error, err error) {
 	err = call(func() (err error) {
 		work, err = d.route.decode(d)
 		return err
@@ -135,25 +137,48 @@ func begin(function func() error) <-chan error {
 // A verdict is what follows from the error of a handler.
 type verdict struct {
 	reason string
+	// Of a panic.
+	stack string
 	// isFinal: it is not retried.
 	isFinal bool
 	retry   *retryIn
 }
 
 // verdictOf looks at an error, which can have mistakes of its own: methods that panic, or a nil pointer in it.
-func verdictOf(failure error) verdict {
-	v := verdict{reason: fmt.Sprintf("%T", failure)}
+func verdictOf(failure error) *verdict {
+	v := &verdict{reason: fmt.Sprintf("%T", failure)}
 	_ = call(func() error {
 		v.isFinal = errors.Is(failure, SkipRetry)
 		errors.As(failure, &v.retry)
-		text := failure.Error()
+		v.reason = cmp.Or(failure.Error(), v.reason)
 		if panicked := (*PanicError)(nil); errors.As(failure, &panicked) {
-			text += "\n\n" + string(panicked.Stack)
+			v.stack = string(panicked.Stack)
 		}
-		v.reason = cmp.Or(text, v.reason)
 		return nil
 	})
 	return v
+}
+
+func (v *verdict) isUncounted() bool { return !v.isFinal && v.retry != nil && v.retry.isUncounted }
+
+// told returns what is logged.
+func (v *verdict) told() []any {
+	if v.stack == "" {
+		return []any{"error", v.reason}
+	}
+	return []any{"error", v.reason, "stack", v.stack}
+}
+
+// words returns what the server keeps.
+func (v *verdict) words() (words []any) {
+	if v.isUncounted() {
+		words = []any{"UNCOUNTED"}
+	}
+	reason := v.reason
+	if v.stack != "" {
+		reason += "\n\n" + v.stack
+	}
+	return append(words, "REASON", shortened(reason))
 }
 
 // reasonMax is the most bytes of a reason that the server takes.
@@ -173,85 +198,93 @@ func shortened(reason string) string {
 }
 
 // delayAfter returns the delay after a failed attempt.
-func (r *run) delayAfter(d *delivery, v verdict, failure error) (delay time.Duration) {
+func (w *Worker) delayAfter(d *delivery, v *verdict, failure error) (delay time.Duration) {
 	if v.retry != nil {
 		return v.retry.delay
 	}
-	if err := call(func() error { delay = r.config.RetryDelay(d.meta.Attempt, failure); return nil }); err != nil {
-		r.crashed(err, "RetryDelay")
+	if err := call(func() error { delay = w.config.RetryDelay(d.meta.Attempt, failure); return nil }); err != nil {
+		w.crashed(err, "RetryDelay")
 		return time.Minute
 	}
 	return delay
 }
 
 // settling surrounds a command with the hook.
-func (r *run) settling(ctx context.Context, d *delivery, how string, command func() error) error {
-	end := r.config.Hooks.settling(ctx, &d.meta, how)
+func (w *Worker) settling(ctx context.Context, d *delivery, how string, command func() error) error {
+	end := w.config.Hooks.settling(ctx, &d.meta, how)
 	err := command()
 	end(err)
 	return err
 }
 
-// isLast returns whether this is the last attempt, by the task's own number, or else by that of its queue.
-func (r *run) isLast(ctx context.Context, server *server, d *delivery) (bool, error) {
-	reply, err := server.ask(ctx, "DEHYDRATOR.LOOK", d.meta.Queue, d.meta.ID, "FULL")
+// isLast returns whether this is the last attempt, by the task's own number, or else by the policy of its queue, as it is now.
+func (w *Worker) isLast(ctx context.Context, d *delivery) (bool, error) {
+	reply, err := w.leases.ask(ctx, "DEHYDRATOR.LOOK", d.meta.Queue, d.meta.ID, "FULL")
 	if err != nil {
 		return false, err
 	}
-	most := cmp.Or(integerOf(fields(reply)["deliveries-limit"]), r.attemptsOf(d.meta.Queue))
+	most := integerOf(fields(reply)["deliveries-limit"])
+	if most == 0 {
+		if most = w.attemptsOf(d.meta.Queue); most != Unlimited && d.meta.Attempt >= most {
+			if most, err = w.readAttempts(ctx, w.leases, d.meta.Queue); err != nil {
+				return false, err
+			}
+		}
+	}
 	return most != Unlimited && d.meta.Attempt >= most, nil
 }
 
 // release gives a task back, to be done again after a delay, with another element if there is one.
-func (r *run) release(ctx context.Context, d *delivery, element []byte, delay time.Duration, reason string) error {
-	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID, "REASON", shortened(reason)}
+func (w *Worker) release(ctx context.Context, d *delivery, element []byte, delay time.Duration, v *verdict) error {
+	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, milliseconds(delay), d.meta.Token, d.meta.ID}
+	return w.endWith(ctx, append(words, v.words()...), element)
+}
+
+// endWith sends a command that ends an attempt, with another element if there is one and the server has memory for it.
+func (w *Worker) endWith(ctx context.Context, words []any, element []byte) error {
 	if element != nil {
-		_, err := r.leases.ask(ctx, append(words, "ELEMENT", element)...)
+		_, err := w.leases.ask(ctx, append(words[:len(words):len(words)], "ELEMENT", element)...)
 		if !hasCode(err, "OOM") {
 			return err
 		}
 	}
-	_, err := r.leases.ask(ctx, words...)
+	_, err := w.leases.ask(ctx, words...)
 	return err
 }
 
-// giveBack gives back a task that was not begun, which counts as no attempt.
-func (r *run) giveBack(ctx context.Context, d *delivery) {
-	_, err := r.leases.ask(ctx, "DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED")
-	if err != nil {
-		r.crashed(err, "the return of a task")
+// giveBack gives back a task that was not begun, or is not waited for, which counts as no attempt.
+func (w *Worker) giveBack(ctx context.Context, server *server, d *delivery, more ...any) {
+	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED"}
+	if _, err := server.ask(ctx, append(words, more...)...); err != nil {
+		w.crashed(err, "the return of a task")
 	}
 }
 
 // reject makes a task a dead letter. Where dead letters have no destination, it waits for an hour.
-func (r *run) reject(ctx context.Context, server *server, d *delivery, reason string) error {
-	_, err := server.ask(ctx, "DEHYDRATOR.REJECT", d.meta.Queue, d.meta.Token, d.meta.ID, "REASON", shortened(reason))
+func (w *Worker) reject(ctx context.Context, d *delivery, element []byte, v *verdict) error {
+	err := w.endWith(ctx, append([]any{"DEHYDRATOR.REJECT", d.meta.Queue, d.meta.Token, d.meta.ID}, v.words()...), element)
 	if hasCode(err, "NORULE") {
-		r.log(slog.LevelError, d, "a task waits for an hour, as dead letters have no destination", "reason", reason)
-		return r.release(ctx, d, nil, time.Hour, reason)
+		w.log(slog.LevelError, d, "a task waits for an hour, as dead letters have no destination", v.told()...)
+		return w.release(ctx, d, element, time.Hour, v)
 	}
 	if err == nil {
-		r.log(slog.LevelError, d, "a task is a dead letter", "reason", reason)
+		w.log(slog.LevelError, d, "a task is a dead letter", v.told()...)
 	}
 	return err
 }
 
 // cutOff gives back the tasks whose handlers still run.
-func (r *run) cutOff(ctx context.Context) {
-	r.held.close()
-	once := *r.leases
+func (w *Worker) cutOff(ctx context.Context) {
+	w.held.close()
+	once := *w.leases
 	once.patience = 0
-	for _, tasks := range r.held.byQueue() {
+	for _, tasks := range w.held.byQueue() {
 		for _, d := range tasks {
-			if !r.held.remove(d, ErrStopped) {
-				continue
+			if w.held.remove(d, ErrStopped) {
+				// It has not failed: a deployment must not make it a dead letter.
+				w.giveBack(ctx, &once, d, "REASON", ErrStopped.Error())
+				w.lost(d, ErrStopped)
 			}
-			// It has not failed: a deployment must not make it a dead letter.
-			words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED", "REASON", ErrStopped.Error()}
-			if _, err := once.ask(ctx, words...); err != nil {
-				r.crashed(err, "the return of a task")
-			}
-			r.lost(d)
 		}
 	}
 }

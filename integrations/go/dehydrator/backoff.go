@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// RetryDelayFunc returns the delay after an attempt that failed with err. The first attempt is 1.
+// RetryDelayFunc returns the delay after an attempt that failed with err: a negative one is none. The first attempt is 1.
 type RetryDelayFunc func(attempt int, err error) time.Duration
 
 // ExponentialBackoff returns delays that begin with first and double with each attempt, up to most. A random part of up
 // to half is subtracted, so that tasks that failed together are not retried together.
 func ExponentialBackoff(first, most time.Duration) RetryDelayFunc {
 	return func(attempt int, _ error) time.Duration {
-		// After so many doublings, every delay is the longest.
 		wait := min(float64(most), float64(first)*math.Pow(2, float64(min(attempt-1, 64))))
-		return lessUpToHalf(time.Duration(wait))
+		// A float64 of the longest duration is beyond it.
+		return lessUpToHalf(time.Duration(min(max(0, wait), math.MaxInt64-1024)))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+func notFound(id string) error { return fmt.Errorf("%w: %s", ErrNotFound, id) }
+
 var (
 	// ErrExists is returned by [Queue.Enqueue] if the id is in the queue, or the server remembers it.
 	ErrExists = errors.New("dehydrator: the task id exists")
@@ -42,32 +44,39 @@ var (
 	ErrLeaseLost = errors.New("dehydrator: the task was cancelled, or its lease expired")
 
 	// ErrTimeout is the cause of the end of a handler's context after [Config.Timeout] or the task's own [Timeout]. The
-	// attempt has failed, and what the handler returns is ignored.
+	// attempt has failed. What the handler returns is ignored, unless [Config.KeepPlace] waits for it.
 	ErrTimeout = errors.New("dehydrator: the handler took too long")
 
 	// ErrStopped is the cause of the end of a handler's context if the worker stopped waiting for it. The task was
 	// given back.
 	ErrStopped = errors.New("dehydrator: the worker stopped before the work ended")
 
-	// ErrRunning is returned by [Worker.Run] if the worker runs already.
-	ErrRunning = errors.New("dehydrator: the worker is running")
+	// ErrRunning is returned by [Worker.Run] the second time.
+	ErrRunning = errors.New("dehydrator: a worker runs once")
 
 	// SkipRetry makes a task a dead letter now, if a handler returns an error that wraps it. The text of that error is
 	// the reason.
 	SkipRetry = errors.New("rejected")
 )
 
-// RetryIn wraps an error of a handler: if the task has attempts left, the next one begins after delay.
-func RetryIn(delay time.Duration, err error) error {
+// RetryIn wraps an error of a handler, or nil: if the task has attempts left, the next one begins after delay, at once if
+// that is negative.
+func RetryIn(delay time.Duration, err error) error { return retry(delay, err, false) }
+
+// RetryUncounted is [RetryIn] for what is no failure, such as an API that asks to come later: the attempt does not count.
+func RetryUncounted(delay time.Duration, err error) error { return retry(delay, err, true) }
+
+func retry(delay time.Duration, err error, isUncounted bool) error {
 	if err == nil {
 		err = errors.New("the handler asked to be called again")
 	}
-	return &retryIn{delay, err}
+	return &retryIn{delay, err, isUncounted}
 }
 
 type retryIn struct {
-	delay time.Duration
-	err   error
+	delay       time.Duration
+	err         error
+	isUncounted bool
 }
 
 func (e *retryIn) Error() string { return e.err.Error() }

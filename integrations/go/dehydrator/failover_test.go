@@ -17,7 +17,7 @@ import (
 func payloads(from, to int) []dehydrator.Item[int] {
 	var items []dehydrator.Item[int]
 	for n := from; n < to; n++ {
-		items = append(items, dehydrator.Item[int]{Payload: n, ID: fmt.Sprint(n), Delay: time.Duration(n-from) * 3 * time.Millisecond})
+		items = append(items, dehydrator.NewItem(n, dehydrator.TaskID(fmt.Sprint(n)), dehydrator.ProcessIn(time.Duration(n-from)*3*time.Millisecond)))
 	}
 	return items
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -133,6 +134,28 @@ func (l *list[T]) all() []T {
 }
 
 func (l *list[T]) len() int { return len(l.all()) }
+
+// logged are the lines of a log.
+type logged struct{ list[string] }
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.add(string(line))
+	return len(line), nil
+}
+
+func (l *logged) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// with returns the first line with a text.
+func (l *logged) with(text string) string {
+	for _, line := range l.all() {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	return ""
+}
 
 // empty returns whether a queue is empty.
 func empty[T any](t testing.TB, jobs *dehydrator.Queue[T]) func() bool {

@@ -45,18 +45,6 @@ func (h *held) close() {
 	h.closed = true
 }
 
-// withID returns the tasks of a queue with this id.
-func (h *held) withID(queue, id string) (found []*delivery) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for d := range h.tasks {
-		if d.meta.Queue == queue && d.meta.ID == id {
-			found = append(found, d)
-		}
-	}
-	return found
-}
-
 // byQueue returns the tasks.
 func (h *held) byQueue() map[string][]*delivery {
 	h.mu.Lock()

@@ -78,7 +78,7 @@ func TestTheTasksOfAKilledWorkerComeAgain(t *testing.T) {
 	var items []dehydrator.Item[job]
 	for n := range 10 {
 		// Four that the first worker has when it is killed, and six that wait.
-		items = append(items, dehydrator.Item[job]{Payload: job{MS: max(0, 4-n) * 700}, ID: fmt.Sprint(n)})
+		items = append(items, dehydrator.NewItem(job{MS: max(0, 4-n) * 700}, dehydrator.TaskID(fmt.Sprint(n))))
 	}
 	must(jobs.EnqueueMany(ctx, items))(t)
 	workers := programsOf(t, server.Addr)
@@ -102,7 +102,7 @@ func TestAKilledServerComesBackAndEachTaskIsDoneOnce(t *testing.T) {
 	var done list[int]
 	var items []dehydrator.Item[int]
 	for n := range 300 {
-		items = append(items, dehydrator.Item[int]{Payload: n, Delay: time.Duration(n*5) * time.Millisecond})
+		items = append(items, dehydrator.NewItem(n, dehydrator.ProcessIn(time.Duration(n*5)*time.Millisecond)))
 	}
 	must(jobs.EnqueueMany(ctx, items))(t)
 	start(t, dehydrator.Config{Concurrency: 10, Lease: 30 * time.Second}, jobs.HandleFunc(
@@ -175,7 +175,7 @@ func campaign(t *testing.T, count, every, long, kill, reset int) {
 		case 1:
 			one.MS = long
 		}
-		items = append(items, dehydrator.Item[job]{Payload: one, ID: fmt.Sprint(n), Delay: time.Duration(n*every) * time.Millisecond})
+		items = append(items, dehydrator.NewItem(one, dehydrator.TaskID(fmt.Sprint(n)), dehydrator.ProcessIn(time.Duration(n*every)*time.Millisecond)))
 	}
 	began := time.Now().UnixMilli()
 	must(jobs.EnqueueMany(ctx, items))(t)

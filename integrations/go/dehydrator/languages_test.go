@@ -154,7 +154,7 @@ func TestWorkersInPythonAndGoShareAQueue(t *testing.T) {
 	var done list[int]
 	var items []dehydrator.Item[int]
 	for n := range 300 {
-		items = append(items, dehydrator.Item[int]{Payload: n, Delay: time.Duration(n*3) * time.Millisecond})
+		items = append(items, dehydrator.NewItem(n, dehydrator.ProcessIn(time.Duration(n*3)*time.Millisecond)))
 	}
 	must(jobs.EnqueueMany(ctx, items))(t)
 	start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {

@@ -23,8 +23,11 @@ type DeadLetter[T any] struct {
 	Group  string
 }
 
-// DeadLetters returns the first dead letters.
+// DeadLetters returns the oldest dead letters: up to count of them, at least 1.
 func (q *Queue[T]) DeadLetters(ctx context.Context, count int) ([]DeadLetter[T], error) {
+	if count < 1 {
+		return nil, &OptionError{"count", "is not at least 1"}
+	}
 	reply, err := q.server.ask(ctx, "XRANGE", q.settings.dead, "-", "+", "COUNT", count)
 	if err != nil {
 		return nil, err
@@ -66,6 +69,9 @@ const reviveMost = 1000
 // If a reply is lost, the command is resent, and so may revive more than it returns.
 func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
 	revived := 0
+	if count < 1 {
+		return 0, &OptionError{"count", "is not at least 1"}
+	}
 	for from := []any(nil); count > 0; count -= reviveMost {
 		words := append([]any{"DEHYDRATOR.REVIVE", q.settings.name, "COUNT", min(count, reviveMost)}, from...)
 		reply, err := q.server.ask(ctx, words...)

@@ -2,6 +2,7 @@ package dehydrator
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -29,61 +30,95 @@ type Limits struct {
 type LimitOption interface{ limit(*limiting) }
 
 type limiting struct {
+	checks
 	of, each []any
 	group    GroupOption
+	// Which options are for groups alone, or for no group.
+	ofGroup, ofNone string
 }
 
 type limitFunc func(*limiting)
 
 func (f limitFunc) limit(l *limiting) { f(l) }
 
-func limited(words ...any) LimitOption {
-	return limitFunc(func(l *limiting) { l.of = append(l.of, words...) })
+func limited(word string, n int, option string) LimitOption {
+	return limitFunc(func(l *limiting) {
+		l.number(n, 0, math.MaxInt, option)
+		l.of = append(l.of, word, n)
+	})
 }
 
-func limitedEach(words ...any) LimitOption {
-	return limitFunc(func(l *limiting) { l.each = append(l.each, words...) })
+func limitedEach(word string, n int, option string) LimitOption {
+	return limitFunc(func(l *limiting) {
+		l.number(n, 0, math.MaxInt, option)
+		l.each, l.ofNone = append(l.each, word, n), option
+	})
 }
 
 // Length limits how many tasks fit: further ones are refused with [ErrQueueFull].
-func Length(n int) LimitOption { return limited("LENGTH", n) }
+func Length(n int) LimitOption { return limited("LENGTH", n, "Length") }
 
 // Held limits how many tasks workers have at a time.
-func Held(n int) LimitOption { return limited("HELD", n) }
+func Held(n int) LimitOption { return limited("HELD", n, "Held") }
 
-// Rate limits how many tasks are given out in any `per`.
-func Rate(n int, per time.Duration) LimitOption { return limited(rateWords(n, per)...) }
+// Rate limits how many tasks are given out in any `per`, at least a millisecond.
+func Rate(n int, per time.Duration) LimitOption {
+	return limitFunc(func(l *limiting) { l.of = append(l.of, l.rate(n, per, "Rate")...) })
+}
 
-// Remember makes the server refuse the id of a task for so long after it was done.
-func Remember(d time.Duration) LimitOption { return limited("REMEMBER", milliseconds(d)) }
+// Remember makes the server refuse the id of a task for so long after it was done, rounded up to milliseconds.
+func Remember(d time.Duration) LimitOption {
+	return limitFunc(func(l *limiting) {
+		l.span(d, 0, "Remember")
+		l.of, l.ofNone = append(l.of, "REMEMBER", milliseconds(d)), "Remember"
+	})
+}
 
-// Share sets how many tasks a group gives out in its turn: give [Group] too.
-func Share(n int) LimitOption { return limited("SHARE", n) }
+// Share sets how many tasks a group gives out in its turn, from 1 to 65535: by default 1. Give [Group] too.
+func Share(n int) LimitOption {
+	return limitFunc(func(l *limiting) {
+		l.number(n, 0, math.MaxUint16, "Share")
+		l.of, l.ofGroup = append(l.of, "SHARE", n), "Share"
+	})
+}
 
 // EachLength is [Length] of each group.
-func EachLength(n int) LimitOption { return limitedEach("LENGTH", n) }
+func EachLength(n int) LimitOption { return limitedEach("LENGTH", n, "EachLength") }
 
 // EachHeld is [Held] of each group: with 1, the tasks of each customer are done in order, one at a time.
-func EachHeld(n int) LimitOption { return limitedEach("HELD", n) }
+func EachHeld(n int) LimitOption { return limitedEach("HELD", n, "EachHeld") }
 
 // EachRate is [Rate] of each group.
-func EachRate(n int, per time.Duration) LimitOption { return limitedEach(rateWords(n, per)...) }
+func EachRate(n int, per time.Duration) LimitOption {
+	return limitFunc(func(l *limiting) { l.each, l.ofNone = append(l.each, l.rate(n, per, "EachRate")...), "EachRate" })
+}
 
-func rateWords(n int, per time.Duration) []any {
+func (l *limiting) rate(n int, per time.Duration, option string) []any {
+	l.number(n, 0, math.MaxInt, option)
 	if n == 0 {
 		return []any{"RATE", 0}
 	}
+	l.span(per, time.Millisecond, option)
 	return []any{"RATE", n, "PER", milliseconds(per)}
 }
 
 func (g GroupOption) limit(l *limiting) { l.group = g }
 
-// Limit sets limits of the queue, over all workers, or with [Group] of a group. Those that are not named stay as they are;
-// 0 removes one.
+// Limit sets limits of the queue, over all workers, or with [Group] of that group. Those that are not named stay as they are;
+// 0 removes one. [EachHeld], [EachLength], [EachRate] and [Remember] are not for one group.
 func (q *Queue[T]) Limit(ctx context.Context, limits ...LimitOption) error {
 	var l limiting
 	for _, one := range limits {
 		one.limit(&l)
+	}
+	if l.group.name == nil {
+		l.that(l.ofGroup == "", l.ofGroup, "needs a Group")
+	} else {
+		l.that(l.ofNone == "", l.ofNone, "is not for one Group")
+		l.that(len(l.of) > 0 || len(l.each) > 0, "Group", "has no limit beside it")
+	}
+	if l.wrong != nil {
+		return l.wrong
 	}
 	for _, one := range [][]any{withWords(l.group.words(), l.of), withWords([]any{"EACH"}, l.each)} {
 		if one == nil {

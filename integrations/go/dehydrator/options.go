@@ -1,55 +1,91 @@
 package dehydrator
 
 import (
-	"context"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
+
+// An OptionError is returned for an option that is wrong, before anything is sent.
+type OptionError struct {
+	// Option is its name, as "ProcessIn".
+	Option string
+	// Problem tells what is wrong with it.
+	Problem string
+}
+
+func (e *OptionError) Error() string { return "dehydrator: " + e.Option + " " + e.Problem }
+
+// checks are those of options: wrong is the first problem.
+type checks struct{ wrong error }
+
+func (c *checks) that(holds bool, option, problem string, values ...any) {
+	if !holds && c.wrong == nil {
+		c.wrong = &OptionError{option, fmt.Sprintf(problem, values...)}
+	}
+}
+
+// span checks a duration.
+func (c *checks) span(d, least time.Duration, option string) {
+	c.that(d >= least, option, "is %v, not at least %v", d, least)
+}
+
+// number checks a number: 0 means that there is none, or that a limit is removed.
+func (c *checks) number(n, least, most int, option string) {
+	c.that(n >= least && n <= most, option, "is %d, not from %d to %d", n, least, most)
+}
+
+// text checks a name.
+func (c *checks) text(text, option string) { c.that(text != "", option, "is empty") }
 
 // An Option changes how a task is put into a queue.
 type Option interface{ apply(*putting) }
 
-// putting are the options of one call.
+// putting are the options of one task.
 type putting struct {
 	common
 	id      string
-	when    When
+	when    *When
 	replace bool
 }
 
 // common are the options of a task, however it is put.
 type common struct {
-	within   *time.Duration
-	timeout  time.Duration
-	attempts int
-	group    GroupOption
+	checks
+	within, timeout time.Duration
+	attempts        int
+	group           GroupOption
 }
 
-func optionsOf(options []Option) putting {
-	var p putting
-	for _, one := range options {
-		one.apply(&p)
+func optionsOf(options ...[]Option) (*putting, error) {
+	p := &putting{}
+	for _, some := range options {
+		for _, one := range some {
+			one.apply(p)
+		}
 	}
-	return p
+	return p, p.wrong
 }
 
-// words returns the options that PUSH and MPUSH have in common.
-func (p *putting) words() []any {
+// words returns the ttl, and the options of PUSH and MPUSH.
+func (p *putting) words() (ttl int64, words []any) {
+	words = []any{"NX"}
 	if p.replace {
-		return append([]any{"REPLACE"}, p.common.words()...)
+		words = []any{"REPLACE"}
 	}
-	return append([]any{"NX"}, p.common.words()...)
+	words = append(words, p.common.words()...)
+	if p.when == nil {
+		return 0, words
+	}
+	ttl, at := p.when.words(0)
+	return ttl, append(words, at...)
 }
 
 func (c *common) words() (words []any) {
-	if c.within != nil {
-		words = append(words, "WITHIN", milliseconds(*c.within))
+	if c.within != 0 {
+		words = append(words, "WITHIN", milliseconds(c.within))
 	}
 	if c.attempts != 0 {
 		words = append(words, "DELIVERIES", c.attempts)
@@ -62,7 +98,7 @@ const timeoutHeader = "timeout"
 
 // headers adds those that options make.
 func (c *common) headers(headers map[string]string) map[string]string {
-	if c.timeout <= 0 {
+	if c.timeout == 0 {
 		return headers
 	}
 	with := map[string]string{timeoutHeader: strconv.FormatInt(milliseconds(c.timeout), 10)}
@@ -80,52 +116,98 @@ type optionFunc func(*putting)
 
 func (f optionFunc) apply(p *putting) { f(p) }
 
-// A When is the deadline of a task: see [ProcessIn] and [ProcessAt].
+// A When is the deadline of a task: see [ProcessIn] and [ProcessAt]. The zero value is now.
 type When struct {
 	delay time.Duration
-	at    time.Time
+	at    *time.Time
 }
 
-func (w When) apply(p *putting) { p.when = w }
+func (w When) apply(p *putting) {
+	w.check(&p.checks)
+	p.that(p.when == nil, w.name(), "is given beside another deadline")
+	p.when = &w
+}
+
+func (w When) name() string {
+	if w.at != nil {
+		return "ProcessAt"
+	}
+	return "ProcessIn"
+}
+
+func (w When) check(c *checks) {
+	c.span(w.delay, 0, w.name())
+	c.that(w.at == nil || !w.at.IsZero(), w.name(), "is the zero time")
+}
 
 // words returns the ttl, at least least, and the absolute deadline, if any.
 func (w When) words(least int64) (ttl int64, at []any) {
-	if !w.at.IsZero() {
-		return least, []any{"AT", unixMilliseconds(w.at)}
+	if w.at != nil {
+		return least, []any{"AT", unixMilliseconds(*w.at)}
 	}
 	return max(least, milliseconds(w.delay)), nil
 }
 
-// ProcessIn makes a task due after a delay.
+// ProcessIn makes a task due after a delay, from 0 on, rounded up to milliseconds. Without it, a task is due now.
 func ProcessIn(delay time.Duration) When { return When{delay: delay} }
 
-// ProcessAt makes a task due at a moment, by the server's clock.
-func ProcessAt(at time.Time) When { return When{at: at} }
+// ProcessAt makes a task due at a moment, by the server's clock, rounded up to milliseconds.
+func ProcessAt(at time.Time) When { return When{at: &at} }
 
-// TaskID sets the id, any bytes. If it is empty, one is generated.
-func TaskID(id string) Option { return optionFunc(func(p *putting) { p.id = id }) }
+// TaskID sets the id, any bytes. Without it, one of 32 hexadecimal digits is drawn.
+func TaskID(id string) Option {
+	return optionFunc(func(p *putting) {
+		p.text(id, "TaskID")
+		p.id = id
+	})
+}
 
 // Replace puts the new task in the place of one with the same id, and restarts its delay: a debounce.
 func Replace() Option { return optionFunc(func(p *putting) { p.replace = true }) }
 
-// Within makes a task a dead letter, with the reason "expired", if no worker begins it within d of its deadline. It is
-// dropped if no worker of the queue has set a number of attempts.
-func Within(d time.Duration) TaskOption { return func(c *common) { c.within = &d } }
+// Within makes a task a dead letter, with the reason "expired", if no worker begins it within d of its deadline: at least a
+// millisecond. It is dropped if the queue has no dead letters.
+func Within(d time.Duration) TaskOption {
+	return func(c *common) {
+		c.span(d, 1, "Within")
+		c.within = d
+	}
+}
 
-// Timeout sets how long a handler may take for this task, instead of [Config.Timeout]. Workers in Go and Node know it.
-func Timeout(d time.Duration) TaskOption { return func(c *common) { c.timeout = d } }
+// Timeout sets how long an attempt of this task may take, above 0, instead of [Config.Timeout].
+func Timeout(d time.Duration) TaskOption {
+	return func(c *common) {
+		c.span(d, 1, "Timeout")
+		c.timeout = d
+	}
+}
 
-// Attempts sets how often this task is delivered before it becomes a dead letter, instead of [Config.Attempts].
-func Attempts(n int) TaskOption { return func(c *common) { c.attempts = n } }
+// Attempts sets how often this task is delivered before it becomes a dead letter, from 1 to 65535, instead of
+// [Policy.Attempts].
+func Attempts(n int) TaskOption {
+	return func(c *common) {
+		c.number(n, 1, math.MaxUint16, "Attempts")
+		c.attempts = n
+	}
+}
 
 // A GroupOption names a group of tasks.
 type GroupOption struct{ name *string }
 
-// Group names a group, such as a tenant: groups with due tasks take turns. The tasks without one are the group "".
+// Group names a group, such as a tenant or a customer: groups with due tasks take turns. The name "" is that of the tasks
+// without a group, where that can be.
 func Group(name string) GroupOption { return GroupOption{&name} }
 
-func (g GroupOption) apply(p *putting)       { p.group = g }
-func (g GroupOption) schedule(s *scheduling) { s.group = g }
+func (g GroupOption) apply(p *putting)       { g.put(&p.common) }
+func (g GroupOption) schedule(s *scheduling) { g.put(&s.common) }
+
+func (g GroupOption) put(c *common) {
+	g.check(&c.checks)
+	c.group = g
+}
+
+// check refuses the tasks without a group.
+func (g GroupOption) check(c *checks) { c.that(g.name != nil && *g.name != "", "Group", "is empty") }
 
 func (g GroupOption) words() []any {
 	if g.name == nil {
@@ -134,91 +216,19 @@ func (g GroupOption) words() []any {
 	return []any{"GROUP", *g.name}
 }
 
-func groupWords(group []GroupOption) []any {
-	var words []any
+func groupWords(group []GroupOption) (words []any) {
 	for _, one := range group {
 		words = append(words, one.words()...)
 	}
 	return words
 }
 
-// A Selection is some tasks of a queue: a [Group], or those with a [Prefix].
-type Selection interface{ words() []any }
-
-type prefix string
-
-// Prefix selects the tasks whose ids begin so.
-func Prefix(of string) Selection { return prefix(of) }
-
-// words returns how SCAN matches the ids.
-func (p prefix) words() []any {
-	return []any{"MATCH", strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(string(p)) + "*"}
+// namedWords returns the words of groups that have a name.
+func namedWords(group []GroupOption) (words []any, err error) {
+	var c checks
+	for _, one := range group {
+		one.check(&c)
+	}
+	c.that(len(group) <= 1, "Group", "is given twice")
+	return groupWords(group), c.wrong
 }
-
-// A QueueOption changes a [Queue].
-type QueueOption func(*settings)
-
-// settings are those of a queue, whatever the type of its payloads.
-type settings struct {
-	server server
-	name   string
-	dead   string
-	codec  Codec
-	hooks  *Hooks
-	keep   int
-	// The queue has no several keys: that was asked.
-	hasOneKey atomic.Bool
-}
-
-func settingsOf(client redis.UniversalClient, name string, options []QueueOption) *settings {
-	s := &settings{
-		server: server{client: client, patience: 10 * time.Second},
-		name:   name,
-		dead:   beside(client, name, "dead"),
-		codec:  JSON,
-		hooks:  &Hooks{},
-	}
-	for _, one := range options {
-		one(s)
-	}
-	return s
-}
-
-// checkKeys refuses a queue of several keys, before its first task is put. Who may not read where they are named goes on.
-func (s *settings) checkKeys(ctx context.Context, server *server) error {
-	if s.hasOneKey.Load() {
-		return nil
-	}
-	found, err := server.integer(ctx, "EXISTS", s.name+":keys")
-	if _, refused := replied(err); err != nil && !refused {
-		return err
-	}
-	if found == 1 {
-		return fmt.Errorf("%w: %s", ErrSeveralKeys, s.name)
-	}
-	s.hasOneKey.Store(true)
-	return nil
-}
-
-// beside returns another key of a queue: on a cluster, in its slot.
-func beside(client redis.UniversalClient, name, suffix string) string {
-	if _, ok := client.(*redis.ClusterClient); ok && !strings.Contains(name, "{") {
-		return fmt.Sprintf("{%s}:%s", name, suffix)
-	}
-	return name + ":" + suffix
-}
-
-// WithCodec sets how payloads are converted to bytes: [JSON] by default.
-func WithCodec(codec Codec) QueueOption { return func(s *settings) { s.codec = codec } }
-
-// WithHooks sets the hooks of [Queue.Enqueue]. Those of a worker are in its [Config].
-func WithHooks(hooks *Hooks) QueueOption { return func(s *settings) { s.hooks = hooks } }
-
-// WithPatience sets for how long a command is resent while the server is away: ten seconds by default.
-func WithPatience(d time.Duration) QueueOption { return func(s *settings) { s.server.patience = d } }
-
-// WithDeadLetters sets the stream of dead letters: by default, the name of the queue with ":dead".
-func WithDeadLetters(key string) QueueOption { return func(s *settings) { s.dead = key } }
-
-// KeepDead limits the number of dead letters, approximately. By default, all are kept.
-func KeepDead(most int) QueueOption { return func(s *settings) { s.keep = most } }

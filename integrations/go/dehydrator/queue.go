@@ -1,10 +1,13 @@
 package dehydrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,22 +46,23 @@ func (q *Queue[T]) encode(payload T, headers map[string]string) ([]byte, error) 
 	return wrap(headers, element), nil
 }
 
-// Enqueue puts a task into the queue, due now or as an option says, and returns its id.
+// Enqueue puts a task into the queue, due now or as an option says, and returns its id. It returns an [OptionError] if an
+// option is wrong, and [ErrQueueFull] if a limit is reached.
 //
-// If a task with that [TaskID] exists, it stays, and ErrExists is returned, unless [Replace] is given. If the
+// If a task with that [TaskID] exists, it stays, and [ErrExists] is returned, unless [Replace] is given. If the
 // reply is lost, the command is resent: ErrExists can then mean that this call put the task there. If a worker
-// has finished the task by then, its id is free, and the task is put there again, unless the server remembers recent
-// ids: DEHYDRATOR.LIMIT key REMEMBER.
+// has finished the task by then, its id is free, and the task is put there again, unless the server remembers ids: see
+// [Remember].
 func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (id string, err error) {
-	if err := q.settings.checkKeys(ctx, q.server); err != nil {
+	p, err := optionsOf(options)
+	if err == nil {
+		err = q.settings.checkKeys(ctx, q.server)
+	}
+	if err != nil {
 		return "", err
 	}
-	p := optionsOf(options)
-	drawn := p.id == ""
-	if drawn {
-		p.id = newID()
-	}
-	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, p.id)
+	id = cmp.Or(p.id, newID())
+	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, id)
 	defer func() {
 		if errors.Is(err, ErrExists) {
 			// The command did what it should.
@@ -71,41 +75,51 @@ func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (i
 	if err != nil {
 		return "", err
 	}
-	ttl, at := p.when.words(0)
-	words := append([]any{"DEHYDRATOR.PUSH", q.settings.name, ttl, element, p.id}, p.words()...)
-	reply, err := q.server.ask(ctx, append(words, at...)...)
+	ttl, words := p.words()
+	reply, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.PUSH", q.settings.name, ttl, element, id}, words...)...)
 	if err != nil {
 		return "", err
 	}
-	if reply == nil && !drawn {
-		return "", ErrExists
+	// A drawn id exists only if the same command arrived before.
+	if reply == nil && p.id != "" {
+		return "", fmt.Errorf("%w: %s", ErrExists, id)
 	}
-	// A generated id exists only if the same command arrived before.
-	return p.id, nil
+	return id, nil
 }
 
-// EnqueueMany puts many tasks into the queue, up to a thousand or a megabyte per command. The options [Replace],
-// [Within], [Attempts], [Timeout] and [Group] apply to each.
+// Item is one of several tasks that are put into a queue at once: see [NewItem].
+type Item[T any] struct {
+	Payload T
+	Options []Option
+}
+
+// NewItem returns an item with the options of [Queue.Enqueue].
+func NewItem[T any](payload T, options ...Option) Item[T] { return Item[T]{payload, options} }
+
+// EnqueueMany puts many tasks into the queue. The options apply to each, beside its own. Up to a thousand items, or a megabyte,
+// are sent in a command, if they have the same options except [TaskID], [ProcessIn] and [Timeout].
 //
-// It returns what became of each item, and after an error of those before it.
+// It returns what became of each item, and after an error of those before it. Wrong options are found before anything is sent.
 func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...Option) (results []Result, err error) {
+	putting, names := make([]*putting, len(items)), make([]string, len(items))
+	for i, one := range items {
+		if putting[i], err = optionsOf(options, one.Options); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		names[i] = putting[i].id
+	}
 	if err := q.settings.checkKeys(ctx, q.server); err != nil {
 		return nil, err
 	}
-	p := optionsOf(options)
-	names := make([]string, len(items))
-	for i, one := range items {
-		names[i] = one.ID
-	}
 	headers, end := q.settings.hooks.enqueuing(ctx, q.settings.name, names...)
 	defer func() { end(err) }()
-	var words []any
+	var words, shared []any
 	begin, weight := 0, 0
 	flush := func(to int) error {
 		if begin == to {
 			return nil
 		}
-		words = append(append([]any{"DEHYDRATOR.MPUSH", q.settings.name}, words...), p.words()...)
+		words = append(append([]any{"DEHYDRATOR.MPUSH", q.settings.name}, words...), shared...)
 		told, err := q.server.integers(ctx, words...)
 		if err == nil && len(told) != to-begin {
 			err = fmt.Errorf("%w of MPUSH: %d numbers for %d elements", errReply, len(told), to-begin)
@@ -114,29 +128,27 @@ func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...
 			return err
 		}
 		for i, one := range told {
-			results = append(results, Result{names[begin+i], outcomeOf(one, items[begin+i].ID == "")})
+			results = append(results, Result{names[begin+i], outcomeOf(one, putting[begin+i].id == "")})
 		}
-		words, begin, weight = words[:0:0], to, 0
+		words, begin, weight = nil, to, 0
 		return nil
 	}
 	for i, one := range items {
-		element, err := q.encode(one.Payload, p.headers(headers))
+		element, err := q.encode(one.Payload, putting[i].headers(headers))
 		if err != nil {
 			return results, err
 		}
-		if i-begin == batch || i > begin && weight+len(element) > batchBytes {
+		ttl, own := putting[i].words()
+		if i-begin == batch || i > begin && weight+len(element) > batchBytes || !slices.Equal(own, shared) {
 			if err := flush(i); err != nil {
 				return results, err
 			}
 		}
-		if names[i] == "" {
-			names[i] = newID()
-		}
-		words = append(words, milliseconds(one.Delay), element, names[i])
+		names[i], shared = cmp.Or(names[i], newID()), own
+		words = append(words, ttl, element, names[i])
 		weight += len(element)
 	}
-	err = flush(len(items))
-	return results, err
+	return results, flush(len(items))
 }
 
 // Cancel removes tasks, waiting or with a worker, and returns how many existed.
@@ -153,6 +165,10 @@ func (q *Queue[T]) Cancel(ctx context.Context, ids ...string) (int, error) {
 // command is resent, and counts only how many were left.
 func (q *Queue[T]) CancelAll(ctx context.Context, of Selection) (int, error) {
 	if _, isPrefix := of.(prefix); !isPrefix {
+		group, _ := of.(GroupOption)
+		if _, err := namedWords([]GroupOption{group}); err != nil {
+			return 0, err
+		}
 		return q.repeated(ctx, append([]any{"DEHYDRATOR.PURGE", q.settings.name}, of.words()...))
 	}
 	for total, cursor := 0, "0"; ; {
@@ -190,14 +206,19 @@ func (q *Queue[T]) repeated(ctx context.Context, words []any) (int, error) {
 	}
 }
 
-// Postpone sets the deadline of a task, later or earlier than before.
+// Postpone sets the deadline of a task, later or earlier than before. It returns [ErrNotFound] if there is none.
 func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
+	var c checks
+	when.check(&c)
+	if c.wrong != nil {
+		return c.wrong
+	}
 	// A ttl of 0 would take the element from its worker; a millisecond does not.
 	ttl, at := when.words(1)
 	words := append([]any{"DEHYDRATOR.TOUCH", q.settings.name, ttl}, at...)
 	found, err := q.server.integer(ctx, append(words, id)...)
 	if err == nil && found == 0 {
-		return ErrNotFound
+		return notFound(id)
 	}
 	return err
 }
@@ -206,32 +227,40 @@ func (q *Queue[T]) Postpone(ctx context.Context, id string, when When) error {
 // those whose deadline is about that already: up to an eighth of the delay earlier, from a second to a minute. A thousand
 // are set at a time, as with CancelAll.
 func (q *Queue[T]) PostponeAll(ctx context.Context, delay time.Duration, of GroupOption) (int, error) {
+	var c checks
+	c.span(delay, 0, "the delay")
+	of.check(&c)
+	if c.wrong != nil {
+		return 0, c.wrong
+	}
 	words := []any{"DEHYDRATOR.TOUCH", q.settings.name, milliseconds(delay)}
 	return q.repeated(ctx, append(words, of.words()...))
 }
 
-// Update replaces a payload. The deadline stays.
+// Update replaces a payload. The deadline stays. It returns [ErrNotFound] if there is no such task.
 func (q *Queue[T]) Update(ctx context.Context, id string, payload T) error {
 	element, err := q.encode(payload, nil)
 	if err != nil {
 		return err
 	}
-	_, err = q.server.ask(ctx, "DEHYDRATOR.UPDATE", q.settings.name, id, element)
+	if _, err = q.server.ask(ctx, "DEHYDRATOR.UPDATE", q.settings.name, id, element); errors.Is(err, ErrNotFound) {
+		return notFound(id)
+	}
 	return err
 }
 
-// Look reads a task, without changing it.
+// Look reads a task, without changing it. It returns [ErrNotFound] if there is none.
 func (q *Queue[T]) Look(ctx context.Context, id string) (*TaskInfo[T], error) {
 	reply, err := q.server.ask(ctx, "DEHYDRATOR.LOOK", q.settings.name, id, "FULL")
+	if err == nil && reply == nil {
+		err = notFound(id)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if reply == nil {
-		return nil, ErrNotFound
-	}
 	told := fields(reply)
 	info, err := q.info(id, told["element"], told["deadline"], told["deliveries"], told["leased"])
-	info.Group, info.Reason = textOf(told["group"]), textOf(told["reason"])
+	info.Group, info.Reason, info.MaxAttempts = textOf(told["group"]), textOf(told["reason"]), integerOf(told["deliveries-limit"])
 	return info, err
 }
 
@@ -290,37 +319,58 @@ func (q *Queue[T]) Info(ctx context.Context, group ...GroupOption) (*QueueInfo, 
 		return nil, err
 	}
 	told := fields(reply)
-	// Of a group there is none.
-	if policy, ok := told["policy"]; ok {
-		told["policy"] = fields(policy)
-	}
+	policy := fields(told["policy"])
+	told["policy"] = policy
 	return &QueueInfo{
 		Length:   integerOf(told["length"]),
 		Due:      integerOf(told["due"]),
 		Leased:   integerOf(told["leased"]),
 		Lateness: time.Duration(integerOf(told["oldest-due-ms"])) * time.Millisecond,
 		Paused:   integerOf(told["paused"]) == 1,
+		Policy:   policyOf(policy),
 		Fields:   told,
 	}, nil
 }
 
-// Pause stops deliveries, of all tasks or of a group, for a while, or until Resume if d is 0.
+// Pause stops deliveries, of all tasks or of a [Group], for a while, or until Resume if d is 0.
 func (q *Queue[T]) Pause(ctx context.Context, d time.Duration, group ...GroupOption) error {
+	var c checks
+	c.span(d, 0, "the duration")
+	of, err := namedWords(group)
+	if err = cmp.Or(c.wrong, err); err != nil {
+		return err
+	}
 	words := []any{"DEHYDRATOR.PAUSE", q.settings.name}
 	if d > 0 {
 		words = append(words, "FOR", milliseconds(d))
 	}
-	_, err := q.server.ask(ctx, append(words, groupWords(group)...)...)
+	_, err = q.server.ask(ctx, append(words, of...)...)
 	return err
 }
 
-// Resume ends the pause of the queue or of a group, not both.
+// Resume ends the pause of the queue or of a [Group], not both.
 func (q *Queue[T]) Resume(ctx context.Context, group ...GroupOption) error {
-	_, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.RESUME", q.settings.name}, groupWords(group)...)...)
+	of, err := namedWords(group)
+	if err == nil {
+		_, err = q.server.ask(ctx, append([]any{"DEHYDRATOR.RESUME", q.settings.name}, of...)...)
+	}
 	return err
 }
 
 // Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support.
 func (q *Queue[T]) Check(ctx context.Context) error {
 	return q.server.check(ctx, q.settings.name)
+}
+
+// A Selection is some tasks of a queue: a [Group], or those with a [Prefix].
+type Selection interface{ words() []any }
+
+type prefix string
+
+// Prefix selects the tasks whose ids begin so.
+func Prefix(of string) Selection { return prefix(of) }
+
+// words returns how SCAN matches the ids.
+func (p prefix) words() []any {
+	return []any{"MATCH", strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(string(p)) + "*"}
 }

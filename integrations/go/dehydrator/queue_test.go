@@ -55,10 +55,10 @@ func TestADuplicateIsRefusedOrReplacesTheTask(t *testing.T) {
 	info := must(jobs.Look(ctx, "a"))(t)
 	equal(t, info.Payload, 3)
 	equal(t, time.Until(info.Due) > 90*time.Minute, true)
-	results := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 4, ID: "a"}, {Payload: 5, ID: "b"}, {Payload: 6}}))(t)
+	results := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(4, dehydrator.TaskID("a")), dehydrator.NewItem(5, dehydrator.TaskID("b")), {Payload: 6}}))(t)
 	equal(t, fmt.Sprint(results[:2]), "[{a exists} {b stored}]")
 	equal(t, len(results[2].ID), 32)
-	again := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 7, ID: "a"}}, dehydrator.Replace()))(t)
+	again := must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(7, dehydrator.TaskID("a"))}, dehydrator.Replace()))(t)
 	equal(t, fmt.Sprint(again), "[{a stored}]")
 	equal(t, must(jobs.Look(ctx, "a"))(t).Payload, 7)
 }
@@ -67,7 +67,7 @@ func TestManyAreListedInTheOrderOfDelivery(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	items := make([]dehydrator.Item[int], 2500)
 	for n := range items {
-		items[n] = dehydrator.Item[int]{Payload: n, ID: fmt.Sprint(n), Delay: time.Hour + time.Duration(n)*time.Second}
+		items[n] = dehydrator.NewItem(n, dehydrator.TaskID(fmt.Sprint(n)), dehydrator.ProcessIn(time.Hour+time.Duration(n)*time.Second))
 	}
 	for n, one := range must(jobs.EnqueueMany(ctx, items))(t) {
 		equal(t, one, dehydrator.Result{ID: fmt.Sprint(n), Outcome: dehydrator.Stored})
@@ -117,7 +117,7 @@ func TestGroupsAndPrefixesAreCancelledPostponedAndPaused(t *testing.T) {
 	anna, bert := dehydrator.Group("anna"), dehydrator.Group("bert")
 	for n := range 6 {
 		must(jobs.Enqueue(ctx, n, anna, dehydrator.TaskID(fmt.Sprint("a", n)), dehydrator.ProcessIn(time.Hour)))(t)
-		must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, ID: fmt.Sprint("b", n)}}, bert))(t)
+		must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(n, dehydrator.TaskID(fmt.Sprint("b", n)))}, bert))(t)
 	}
 	equal(t, must(jobs.Info(ctx, anna))(t).Length, 6)
 	equal(t, must(jobs.PostponeAll(ctx, 2*time.Hour, anna))(t), 6)
@@ -203,7 +203,7 @@ func TestAPutWhoseReplyIsLostHasTheGeneratedIDOnce(t *testing.T) {
 		if command == "DEHYDRATOR.PUSH" {
 			must(jobs.Enqueue(ctx, n, dehydrator.ProcessIn(time.Hour)))(t)
 		} else {
-			equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: n, Delay: time.Hour}}))(t)[0].Outcome, dehydrator.Stored)
+			equal(t, must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(n, dehydrator.ProcessIn(time.Hour))}))(t)[0].Outcome, dehydrator.Stored)
 		}
 		equal(t, proxy.Cuts(), n+1)
 		equal(t, must(jobs.Len(ctx))(t), n+1)
@@ -212,7 +212,7 @@ func TestAPutWhoseReplyIsLostHasTheGeneratedIDOnce(t *testing.T) {
 
 func TestDeadLettersAreListedRevivedEditedAndDroppedByTheirEntries(t *testing.T) {
 	server := realserver.Start(t)
-	jobs := queueOf[string](t, server, dehydrator.KeepDead(100))
+	jobs := queueOf[string](t, server)
 	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
 		return fmt.Errorf("no address of %s: %w", task.Payload, dehydrator.SkipRetry)
 	}))
@@ -222,7 +222,7 @@ func TestDeadLettersAreListedRevivedEditedAndDroppedByTheirEntries(t *testing.T)
 	}
 	stop()
 	policy := must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)
-	equal(t, fmt.Sprint(policy["maxlen"], policy["approximate"]), "100 1")
+	equal(t, fmt.Sprint(policy["maxlen"], policy["approximate"]), "10000 1")
 	letters := must(jobs.DeadLetters(ctx, 10))(t)
 	equal(t, len(letters), 4)
 	equal(t, fmt.Sprintf("%s %s %s %d %s %s", letters[1].ID, letters[1].Payload, letters[1].Element, letters[1].Attempt,
@@ -310,7 +310,7 @@ func TestAQueueOfSeveralKeysIsRefused(t *testing.T) {
 	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
 	_, err = jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{Payload: 1}})
 	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
-	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(nil)).Run(ctx)
+	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil })).Run(ctx)
 	equal(t, errors.Is(err, dehydrator.ErrSeveralKeys), true)
 	equal(t, server.Do("EXISTS", "jobs"), any(int64(0)))
 	// Who may not look goes on.
@@ -318,13 +318,6 @@ func TestAQueueOfSeveralKeysIsRefused(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "anna", Password: "x"})
 	defer client.Close()
 	must(dehydrator.NewQueue[int](client, "jobs").Enqueue(ctx, 1))(t)
-}
-
-func TestTasksWithoutAGroupAreNotTheWholeQueue(t *testing.T) {
-	jobs := queueOf[int](t, realserver.Start(t))
-	must(jobs.Enqueue(ctx, 1, dehydrator.Group("")))(t)
-	equal(t, jobs.Pause(ctx, 0, dehydrator.Group("")) != nil, true)
-	equal(t, must(jobs.Info(ctx))(t).Paused, false)
 }
 
 func TestLimitsAreSetAndRead(t *testing.T) {

@@ -2,22 +2,34 @@ package dehydrator
 
 import (
 	"context"
+	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
 // A Plan tells when a schedule occurs: see [Cron] and [Interval].
-type Plan struct{ words []any }
-
-// Cron is a plan of five fields in a time zone of the server, such as "Europe/Berlin"; if that is empty, in UTC.
-func Cron(fields, zone string) Plan {
-	if zone == "" {
-		return Plan{[]any{fields}}
-	}
-	return Plan{[]any{fields, "ZONE", zone}}
+type Plan struct {
+	words []any
+	check func(*checks)
 }
 
-// Interval is a plan that occurs each d, from [From] on or after the first d.
-func Interval(d time.Duration) Plan { return Plan{[]any{milliseconds(d)}} }
+// Cron is a plan of five fields, minute, hour, day, month and weekday, in a time zone of the server, such as "Europe/Berlin";
+// if that is empty, in UTC.
+func Cron(expression, zone string) Plan {
+	words := []any{expression}
+	if zone != "" {
+		words = append(words, "ZONE", zone)
+	}
+	return Plan{words, func(c *checks) {
+		c.that(len(strings.Fields(expression)) == 5, "Cron", "is %q, which has not five fields", expression)
+	}}
+}
+
+// Interval is a plan that occurs each d, at least a millisecond, from [From] on or after the first d.
+func Interval(d time.Duration) Plan {
+	return Plan{[]any{milliseconds(d)}, func(c *checks) { c.span(d, time.Millisecond, "Interval") }}
+}
 
 // A ScheduleOption is an option of [Queue.Every]. [Attempts], [Within], [Timeout] and [Group] apply to each task.
 type ScheduleOption interface{ schedule(*scheduling) }
@@ -27,40 +39,75 @@ type scheduling struct {
 	words []any
 }
 
-type scheduleWords []any
+type scheduleFunc func(*scheduling)
 
-func (w scheduleWords) schedule(s *scheduling) { s.words = append(s.words, w...) }
+func (f scheduleFunc) schedule(s *scheduling) { f(s) }
 
-// From sets the first moment at which a schedule may occur.
-func From(at time.Time) ScheduleOption { return scheduleWords{"FROM", unixMilliseconds(at)} }
+// scheduled is an option of one word and its value.
+func scheduled(word string, value any, option string) ScheduleOption {
+	return scheduleFunc(func(s *scheduling) {
+		s.that(!slices.Contains(s.words, any(word)), option, "is given beside another one of its kind")
+		s.words = append(s.words, word, value)
+	})
+}
 
-// Until sets the last moment at which a schedule may occur.
-func Until(at time.Time) ScheduleOption { return scheduleWords{"UNTIL", at.UnixMilli()} }
+// From sets the first moment at which a schedule may occur: by default, now.
+func From(at time.Time) ScheduleOption {
+	return scheduleFunc(func(s *scheduling) {
+		s.that(!at.IsZero(), "From", "is the zero time")
+		scheduled("FROM", unixMilliseconds(at), "From").schedule(s)
+	})
+}
 
-// Times limits how many tasks a schedule puts.
-func Times(n int) ScheduleOption { return scheduleWords{"TIMES", n} }
+// Until sets the last moment at which a schedule may occur: by default, it does not end.
+func Until(at time.Time) ScheduleOption {
+	return scheduleFunc(func(s *scheduling) {
+		s.that(!at.IsZero(), "Until", "is the zero time")
+		scheduled("UNTIL", max(0, at.UnixMilli()), "Until").schedule(s)
+	})
+}
+
+// Times limits how many tasks a schedule puts, from 1 on.
+func Times(n int) ScheduleOption {
+	return scheduleFunc(func(s *scheduling) {
+		s.number(n, 1, math.MaxInt, "Times")
+		scheduled("TIMES", n, "Times").schedule(s)
+	})
+}
 
 // MissedAll puts each occurrence that passed while there was no server, instead of the last one.
-func MissedAll() ScheduleOption { return scheduleWords{"MISSED", "ALL"} }
+func MissedAll() ScheduleOption { return scheduled("MISSED", "ALL", "MissedAll") }
 
 // MissedNone leaves out occurrences that are over a minute late.
-func MissedNone() ScheduleOption { return scheduleWords{"MISSED", "NONE"} }
+func MissedNone() ScheduleOption { return scheduled("MISSED", "NONE", "MissedNone") }
 
 // SkipOverlap leaves out an occurrence while the task of the last one waits or is being done.
-func SkipOverlap() ScheduleOption { return scheduleWords{"OVERLAP", "SKIP"} }
+func SkipOverlap() ScheduleOption { return scheduled("OVERLAP", "SKIP", "SkipOverlap") }
 
-// Jitter makes each occurrence up to d late: always as much for one occurrence.
-func Jitter(d time.Duration) ScheduleOption { return scheduleWords{"JITTER", milliseconds(d)} }
+// Jitter makes each occurrence up to d late, rounded up to milliseconds: always as much for one occurrence.
+func Jitter(d time.Duration) ScheduleOption {
+	return scheduleFunc(func(s *scheduling) {
+		s.span(d, 0, "Jitter")
+		scheduled("JITTER", milliseconds(d), "Jitter").schedule(s)
+	})
+}
 
 // Every sets a schedule of the queue: the server puts a task at each occurrence, with the id name@unix-ms. Call it at each
 // deployment: with the same arguments, it changes nothing and returns false.
 func (q *Queue[T]) Every(ctx context.Context, name string, plan Plan, payload T, options ...ScheduleOption) (bool, error) {
-	if err := q.settings.checkKeys(ctx, q.server); err != nil {
-		return false, err
-	}
 	var s scheduling
+	s.text(name, "the schedule's name")
+	if s.that(plan.check != nil, "the plan", "is empty"); plan.check != nil {
+		plan.check(&s.checks)
+	}
 	for _, one := range options {
 		one.schedule(&s)
+	}
+	if s.wrong != nil {
+		return false, s.wrong
+	}
+	if err := q.settings.checkKeys(ctx, q.server); err != nil {
+		return false, err
 	}
 	element, err := q.encode(payload, s.headers(nil))
 	if err != nil {
@@ -78,12 +125,16 @@ type Schedule[T any] struct {
 	// Plan is the cron, or a number of milliseconds.
 	Plan, Zone string
 	Payload    T
+	// Err tells why the payload could not be decoded.
+	Err error
 	// Next and Last are zero if there is none.
 	Next, Last time.Time
 	// Late is how long after Last its task was put.
-	Late           time.Duration
+	Late time.Duration
+	// Stored and Missed are how many of its tasks were put, and left out.
 	Stored, Missed int
-	Paused         bool
+	// Paused tells whether [Queue.PauseSchedule] was called.
+	Paused bool
 	// Fields are all fields of DEHYDRATOR.SCHEDULES.
 	Fields map[string]any
 }
@@ -106,9 +157,7 @@ func (q *Queue[T]) Schedules(ctx context.Context, names ...string) ([]Schedule[T
 			Paused: integerOf(told["paused"]) == 1, Fields: told,
 		}
 		_, payload := unwrap([]byte(textOf(told["element"])))
-		if err := q.settings.codec.Unmarshal(payload, &one.Payload); err != nil {
-			return found, err
-		}
+		one.Err = call(func() error { return q.settings.codec.Unmarshal(payload, &one.Payload) })
 		found = append(found, one)
 	}
 	return found, err

@@ -49,10 +49,15 @@ type server struct {
 	stopped <-chan struct{}
 	// Called for each error except the last.
 	tell func(error)
+	// What is wrong with the queue: nothing is sent.
+	wrong error
 }
 
 // ask returns the reply, which is nil for the server's nil.
 func (s *server) ask(ctx context.Context, words ...any) (any, error) {
+	if s.wrong != nil {
+		return nil, s.wrong
+	}
 	end := time.Now().Add(s.patience)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		command := redis.NewCmd(ctx, words...)
@@ -72,11 +77,6 @@ func (s *server) ask(ctx context.Context, words ...any) (any, error) {
 		}
 		if !passes(err) || s.patience >= 0 && time.Now().Add(pause).After(end) {
 			return nil, explained(err)
-		}
-		select {
-		case <-s.stopped:
-			return nil, err
-		default:
 		}
 		if s.tell != nil {
 			s.tell(err)

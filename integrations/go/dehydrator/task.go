@@ -1,6 +1,7 @@
 package dehydrator
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -11,7 +12,7 @@ type Meta struct {
 	ID string
 	// Queue is the name of its queue.
 	Queue string
-	// Attempt is how often it was delivered, including this time.
+	// Attempt is how often it was delivered, including this time: 1 the first time. See [Task.Info] for the maximum.
 	Attempt int
 	// Token is that of the lease, different for each attempt. It can fence the writes of a handler.
 	Token string
@@ -23,7 +24,12 @@ type Meta struct {
 type Task[T any] struct {
 	Meta
 	Payload T
+	info    func(context.Context) (*TaskInfo[T], error)
 }
+
+// Info reads the group of the task, its MaxAttempts, and why it failed last, from the server: for those that need it, as
+// POLL does not tell.
+func (t *Task[T]) Info(ctx context.Context) (*TaskInfo[T], error) { return t.info(ctx) }
 
 // A Handler does the work of a task.
 //
@@ -46,16 +52,19 @@ type MiddlewareFunc[T any] func(Handler[T]) Handler[T]
 // A Route is a queue and its handler, for [NewWorker].
 type Route struct {
 	settings *settings
+	// There is no handler.
+	isEmpty bool
 	// decode returns the work of a delivery, or an error if the payload cannot be decoded.
 	decode func(*delivery) (func(context.Context) error, error)
 }
 
 // Handle returns a route of this queue to a handler, for [NewWorker]. The first middleware is the outermost.
 func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) Route {
+	isEmpty := handler == nil
 	for i := len(middleware) - 1; i >= 0; i-- {
 		handler = middleware[i](handler)
 	}
-	return Route{q.settings, func(d *delivery) (func(context.Context) error, error) {
+	return Route{q.settings, isEmpty, func(d *delivery) (func(context.Context) error, error) {
 		task := &Task[T]{}
 		if err := q.settings.codec.Unmarshal(d.payload, &task.Payload); err != nil {
 			return nil, err
@@ -63,6 +72,13 @@ func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) R
 		return func(ctx context.Context) error {
 			task.Meta = d.meta
 			task.Headers = maps.Clone(d.meta.Headers)
+			task.info = func(ctx context.Context) (*TaskInfo[T], error) {
+				info, err := q.Look(ctx, task.ID)
+				if info != nil {
+					info.MaxAttempts = cmp.Or(info.MaxAttempts, d.most)
+				}
+				return info, err
+			}
 			return handler.ProcessTask(ctx, task)
 		}, nil
 	}}
@@ -70,6 +86,9 @@ func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) R
 
 // HandleFunc is [Queue.Handle] of a function.
 func (q *Queue[T]) HandleFunc(handler func(context.Context, *Task[T]) error, middleware ...MiddlewareFunc[T]) Route {
+	if handler == nil {
+		return q.Handle(nil, middleware...)
+	}
 	return q.Handle(HandlerFunc[T](handler), middleware...)
 }
 
@@ -83,17 +102,17 @@ type TaskInfo[T any] struct {
 	Attempt int
 	// Leased tells whether a worker has it.
 	Leased bool
-	// Group and Reason, why it was given back the last time, are those of [Queue.Look]: [Queue.All] leaves them out.
-	Group, Reason string
+	// MaxAttempts is how often it is delivered at most: its own [Attempts], or 0. [Task.Info] fills in that of the queue,
+	// [Unlimited] if it has none. [Queue.All] leaves this out, and what follows.
+	MaxAttempts int
+	// Group is empty if it has none.
+	Group string
+	// Reason tells why it was given back the last time.
+	Reason string
 }
 
-// Item is one of several tasks that are put into a queue at once.
-type Item[T any] struct {
-	Payload T
-	// ID is generated if it is empty.
-	ID    string
-	Delay time.Duration
-}
+// IsLast tells whether the task becomes a dead letter if this attempt fails.
+func (i *TaskInfo[T]) IsLast() bool { return i.MaxAttempts > 0 && i.Attempt >= i.MaxAttempts }
 
 // Result is what became of an [Item].
 type Result struct {
@@ -135,7 +154,10 @@ type QueueInfo struct {
 	Leased int
 	// Lateness is for how long the oldest due task could have been taken.
 	Lateness time.Duration
-	Paused   bool
-	// Fields are all fields of DEHYDRATOR.INFO: of type int64, string, or nil; the policy is a map of such fields.
+	// Paused tells whether deliveries are stopped: see [Queue.Pause].
+	Paused bool
+	// Policy is that of the queue: of a group, there is none.
+	Policy Policy
+	// Fields are all fields of DEHYDRATOR.INFO: of type int64, string, or nil; "policy" is a map of such fields.
 	Fields map[string]any
 }

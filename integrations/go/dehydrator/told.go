@@ -3,6 +3,7 @@ package dehydrator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,16 +12,16 @@ import (
 
 // hear learns of cancelled tasks at once, from a channel of each queue, until the context ends. Renewals find out about what
 // it misses, and about all where a user may not subscribe.
-func (r *run) hear(ctx context.Context) {
+func (w *Worker) hear(ctx context.Context) {
 	queues := map[string]string{}
 	var channels []string
-	for _, route := range r.routes {
+	for _, route := range w.routes {
 		channel := cancelledChannel(route.settings.server.client, route.settings.name)
 		queues[channel] = route.settings.name
 		channels = append(channels, channel)
 	}
 	var heard *redis.PubSub
-	switch client := r.routes[0].settings.server.client.(type) {
+	switch client := w.routes[0].settings.server.client.(type) {
 	case *redis.Client:
 		heard = client.Subscribe(ctx, channels...)
 	case *redis.ClusterClient:
@@ -38,10 +39,12 @@ func (r *run) hear(ctx context.Context) {
 		case err == nil:
 			pause = firstPause
 			queue := queues[message.Channel]
-			r.confirm(ctx, r.leases, queue, r.held.withID(queue, message.Payload))
+			w.confirm(ctx, w.leases, queue, slices.DeleteFunc(w.held.byQueue()[queue], func(d *delivery) bool {
+				return d.meta.ID != message.Payload
+			}))
 		default:
 			if _, refused := replied(err); refused && !passes(err) {
-				r.config.Logger.Debug("dehydrator: cancelled tasks are found by renewals", "error", err)
+				w.config.Logger.Debug("dehydrator: cancelled tasks are found by renewals", "error", err)
 				return
 			}
 			select {

@@ -1,19 +1,14 @@
 package dehydrator
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
-
-// Unlimited is for [Config.Attempts].
-const Unlimited = -1
-
-// defaultAttempts is for a queue without a policy.
-const defaultAttempts = 5
 
 // mostAtOnce is the maximum number of tasks per POLL, whatever the concurrency.
 const mostAtOnce = 100
@@ -27,13 +22,17 @@ type Config struct {
 	// minute, at least 100 ms.
 	Lease time.Duration
 
-	// Timeout is how long a handler may take: then its context ends, with the cause [ErrTimeout], the attempt has failed,
-	// and another task takes its place, also if the handler goes on. A task can have its own [Timeout]. By default,
-	// without limit.
+	// Timeout is how long a handler may take: then its context ends, with the cause [ErrTimeout], and the attempt has failed.
+	// A task can have its own [Timeout]. By default, without limit.
 	Timeout time.Duration
 
-	// Attempts is how often a task without its own number is delivered before it becomes a dead letter. By default what
-	// the queue has, which is 5 if nobody set anything else. With Unlimited, no dead letters are configured.
+	// KeepPlace waits for a handler that goes on after its timeout: until it returns, the task keeps its lease, its place among
+	// Concurrency, and that of its group. What has succeeded then is done. Without it, the next task takes the places, and
+	// runs beside it.
+	KeepPlace bool
+
+	// Attempts is [Policy.Attempts] for a queue without a policy: by default 5. With [Unlimited], none is set. A queue that
+	// has a policy keeps it, which is logged if it differs: see [Queue.SetPolicy].
 	Attempts int
 
 	// RetryDelay returns the delay after a failed attempt: by default, ExponentialBackoff(time.Second, time.Hour).
@@ -53,78 +52,81 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Concurrency == 0 {
-		c.Concurrency = 1
-	}
-	if c.Lease == 0 {
-		c.Lease = time.Minute
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	c.Lease = cmp.Or(c.Lease, time.Minute)
+	c.Block = cmp.Or(c.Block, 2*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Hooks = cmp.Or(c.Hooks, &Hooks{})
 	if c.RetryDelay == nil {
 		c.RetryDelay = ExponentialBackoff(time.Second, time.Hour)
 	}
-	if c.Block == 0 {
-		c.Block = 2 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Hooks == nil {
-		c.Hooks = &Hooks{}
-	}
-	switch {
-	case c.Concurrency < 0:
-		return errors.New("dehydrator: Concurrency is at least 1")
-	case c.Timeout < 0:
-		return errors.New("dehydrator: Timeout is at least 0")
-	case c.Lease < 100*time.Millisecond:
-		return errors.New("dehydrator: Lease is at least 100 ms: it is renewed three times in its time")
-	case c.Attempts < Unlimited || c.Attempts > math.MaxUint16:
-		return errors.New("dehydrator: Attempts is from 1 to 65535, or Unlimited")
-	}
-	return nil
+	var wrong checks
+	wrong.number(c.Concurrency, 1, math.MaxInt, "Concurrency")
+	// It is renewed three times in its time.
+	wrong.span(c.Lease, 100*time.Millisecond, "Lease")
+	wrong.span(c.Timeout, 0, "Timeout")
+	wrong.number(c.Attempts, Unlimited, math.MaxUint16, "Attempts")
+	wrong.span(c.Block, time.Millisecond, "Block")
+	wrong.span(c.ShutdownTimeout, 0, "ShutdownTimeout")
+	return wrong.wrong
 }
 
 // A Worker takes due tasks, and calls a handler with each.
 type Worker struct {
 	config Config
 	routes []Route
+	keys   map[string]*Route
+	// Of each queue.
+	settlers map[string]*settler
+	// How often a task of each queue is delivered, if it has no number of its own. Guarded by mu.
+	attempts map[string]int
+	mu       sync.Mutex
+	// The queues whose policy could not be set, as the server's memory is full, and when to try again.
+	unset   []*Route
+	setNext time.Time
 
-	mu sync.Mutex
-	// The run that goes on, or the next one.
-	run       *run
-	isRunning bool
+	// For POLL, which is resent until the worker stops.
+	polls      *server
+	closePolls func()
+	// For what ends or renews a lease, which is resent as long as the lease may run.
+	leases *server
+	held   held
+	// Holds a value for each handler that may still begin.
+	free chan struct{}
+	// The handlers that run.
+	handlers sync.WaitGroup
+
+	isRunning atomic.Bool
+	// stopped: no more tasks are taken. left: handlers are not waited for. finished: none is waited for. ended: Run returns.
+	stopped, left, finished, ended context.Context
+	stop, leave, finish, end       context.CancelFunc
 }
 
 // NewWorker returns a worker of one or several queues of one server. The first queue with due tasks is served: list them
 // by priority. On a cluster, the queues are in one slot, as {mail}:high and {mail}:low are.
 func NewWorker(config Config, routes ...Route) *Worker {
-	return &Worker{config: config, routes: routes, run: newRun()}
+	w := &Worker{config: config, routes: routes, keys: map[string]*Route{}, settlers: map[string]*settler{}, attempts: map[string]int{}}
+	w.stopped, w.stop = context.WithCancel(context.Background())
+	w.left, w.leave = context.WithCancel(context.Background())
+	w.finished, w.finish = context.WithCancel(context.Background())
+	w.ended, w.end = context.WithCancel(context.Background())
+	return w
 }
 
 // Run works until the context ends or [Worker.Shutdown] is called, and then returns nil when its handlers have ended. It
-// returns an error that does not pass, such as [ErrModuleMissing]. After that, it can be called again.
+// returns an error that does not pass, such as [ErrModuleMissing], or an [OptionError]. A worker runs once.
 //
 // Handlers get the values of the context, but do not end with it: see [Config.ShutdownTimeout].
 func (w *Worker) Run(ctx context.Context) error {
-	w.mu.Lock()
-	r := w.run
-	running := w.isRunning
-	w.isRunning = true
-	w.mu.Unlock()
-	if running {
+	if w.isRunning.Swap(true) {
 		return ErrRunning
 	}
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.run, w.isRunning = newRun(), false
-		close(r.ended)
-	}()
-	if err := r.prepare(w.config, w.routes); err != nil {
+	defer w.end()
+	if err := w.prepare(); err != nil {
 		return err
 	}
-	go r.watch(ctx)
-	return r.work(context.WithoutCancel(ctx))
+	go w.watch(ctx)
+	return w.work(context.WithoutCancel(ctx))
 }
 
 // Shutdown makes the worker take no more tasks, and waits until Run returns. When the context ends, it waits no longer:
@@ -134,19 +136,16 @@ func (w *Worker) Run(ctx context.Context) error {
 //
 // Before Run, it makes Run return at once.
 func (w *Worker) Shutdown(ctx context.Context) error {
-	w.mu.Lock()
-	r, running := w.run, w.isRunning
-	w.mu.Unlock()
-	r.stop()
-	if !running {
+	w.stop()
+	if !w.isRunning.Load() {
 		return nil
 	}
 	select {
-	case <-r.ended:
+	case <-w.ended.Done():
 		return nil
 	case <-ctx.Done():
-		r.leave()
-		<-r.ended
+		w.leave()
+		<-w.ended.Done()
 		return ctx.Err()
 	}
 }

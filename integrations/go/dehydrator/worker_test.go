@@ -1,11 +1,9 @@
 package dehydrator_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,7 +26,7 @@ func TestWhatIsDueIsDoneOnceAndNotEarly(t *testing.T) {
 	now := time.Now().Truncate(time.Millisecond)
 	for n := range 200 {
 		delay := time.Duration(n*5) * time.Millisecond
-		items = append(items, dehydrator.Item[int64]{Payload: now.Add(delay).UnixMicro(), ID: fmt.Sprint(n), Delay: delay})
+		items = append(items, dehydrator.NewItem(now.Add(delay).UnixMicro(), dehydrator.TaskID(fmt.Sprint(n)), dehydrator.ProcessIn(delay)))
 	}
 	must(jobs.EnqueueMany(ctx, items))(t)
 	start(t, dehydrator.Config{Concurrency: 20}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int64]) error {
@@ -70,7 +68,7 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 	}
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.Group("anna")))(t)
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("once"), dehydrator.Attempts(1)))(t)
-	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{ID: "four"}}, dehydrator.Attempts(4)))(t)
+	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(1, dehydrator.TaskID("four"))}, dehydrator.Attempts(4)))(t)
 	start(t, dehydrator.Config{Attempts: 3}, jobs.HandleFunc(handler))
 	until(t, empty(t, jobs))
 	all := seen.all()
@@ -135,9 +133,9 @@ func (badError) Error() string { panic("no text") }
 
 func TestAPanicIsAFailedAttempt(t *testing.T) {
 	jobs := queueOf[string](t, realserver.Start(t))
-	var log bytes.Buffer
+	log := &logged{}
 	var done list[string]
-	config := dehydrator.Config{Attempts: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	config := dehydrator.Config{Attempts: 2, Logger: log.logger()}
 	_, stop := start(t, config, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {
 		switch task.Payload {
 		case "panic":
@@ -169,7 +167,12 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	equal(t, fmt.Sprint(reasons), "map[again:2 dehydrator_test.badError exit:2 the handler called runtime.Goexit nil:2 panic: assignment to entry in nil map "+
 		"panic:2 panic: at the disco]")
 	equal(t, strings.Join(done.all(), ""), "well")
-	equal(t, strings.Contains(log.String(), "worker_test.go"), true)
+	// The stack is an attribute of its own, and after the reason in the server.
+	for _, what := range []string{"a task failed", "a task is a dead letter"} {
+		line := log.with(`msg="dehydrator: ` + what + `" queue=jobs id=panic`)
+		_, stack, _ := strings.Cut(line, ` error="panic: at the disco" stack="goroutine`)
+		equal(t, strings.Contains(stack, "worker_test.go"), true)
+	}
 }
 
 func TestWhatCannotBeDecodedIsADeadLetter(t *testing.T) {
@@ -186,7 +189,8 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	causes := make(chan error, 1)
 	begun := make(chan struct{})
-	start(t, dehydrator.Config{Lease: 300 * time.Millisecond}, jobs.HandleFunc(
+	log := &logged{}
+	start(t, dehydrator.Config{Lease: 300 * time.Millisecond, Logger: log.logger()}, jobs.HandleFunc(
 		func(ctx context.Context, _ *dehydrator.Task[int]) error {
 			close(begun)
 			<-ctx.Done()
@@ -201,6 +205,7 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 	equal(t, must(jobs.Cancel(ctx, "a"))(t), 1)
 	equal(t, <-causes, dehydrator.ErrLeaseLost)
 	equal(t, len(must(jobs.DeadLetters(ctx, 10))(t)), 0)
+	until(t, func() bool { return strings.Contains(log.with("a task was lost"), dehydrator.ErrLeaseLost.Error()) })
 }
 
 func TestAStaleWorkerChangesNothing(t *testing.T) {
@@ -238,7 +243,7 @@ func TestAStopWaitsForHandlersAndTakesNoMore(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	var done list[string]
 	begun := make(chan struct{}, 2)
-	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{{ID: "a"}, {ID: "b"}}))(t)
+	must(jobs.EnqueueMany(ctx, []dehydrator.Item[int]{dehydrator.NewItem(1, dehydrator.TaskID("a")), dehydrator.NewItem(2, dehydrator.TaskID("b"))}))(t)
 	worker, _ := start(t, dehydrator.Config{}, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
 		begun <- struct{}{}
 		time.Sleep(700 * time.Millisecond)
@@ -251,15 +256,11 @@ func TestAStopWaitsForHandlersAndTakesNoMore(t *testing.T) {
 	equal(t, strings.Join(done.all(), ","), "a <nil>")
 	info := must(jobs.Look(ctx, "b"))(t)
 	equal(t, info.Attempt, 0)
-	// An earlier Shutdown ends the next run at once, and the one after it works.
-	equal(t, worker.Shutdown(ctx), nil)
-	equal(t, worker.Run(ctx), nil)
-	again, cancel := context.WithCancel(ctx)
-	ended := make(chan error)
-	go func() { ended <- worker.Run(again) }()
-	until(t, empty(t, jobs))
-	cancel()
-	equal(t, <-ended, nil)
+	// An earlier Shutdown ends a run at once.
+	equal(t, worker.Run(ctx), dehydrator.ErrRunning)
+	other := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
+	equal(t, other.Shutdown(ctx), nil)
+	equal(t, other.Run(ctx), nil)
 }
 
 func TestATaskThatArrivesAfterTheStopIsGivenBackUncounted(t *testing.T) {
@@ -336,9 +337,6 @@ func TestQueuesOfSeveralTypesAreServedByPriority(t *testing.T) {
 	}), route)
 	until(t, func() bool { return done.len() == 6 })
 	equal(t, strings.Join(done.all(), " "), "high0 high1 high2 low0 low1 low2")
-	other := queueOf[int](t, server)
-	worker := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, route, other.HandleFunc(nil))
-	equal(t, worker.Run(ctx) != nil, true)
 }
 
 func TestMiddlewareSurroundsTheHandler(t *testing.T) {
@@ -401,7 +399,7 @@ func TestATaskThatIsTooLateIsNotBegun(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }))
 	until(t, func() bool {
-		return must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)["deliveries"] != int64(0)
+		return must(jobs.Info(ctx))(t).Policy.Attempts != dehydrator.Unlimited
 	})
 	stop()
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("late"), dehydrator.Within(50*time.Millisecond)))(t)
@@ -438,10 +436,6 @@ func TestErrorsThatDoNotPassEndTheWorker(t *testing.T) {
 	bare := queueOf[int](t, realserver.Bare(t)).HandleFunc(handler)
 	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, bare).Run(ctx)
 	equal(t, errors.Is(err, dehydrator.ErrModuleMissing), true)
-	for _, config := range []dehydrator.Config{{Concurrency: -1}, {Lease: time.Millisecond}, {Attempts: -2}, {Attempts: 65536}} {
-		equal(t, dehydrator.NewWorker(config, wrong).Run(ctx) != nil, true)
-	}
-	equal(t, dehydrator.NewWorker(dehydrator.Config{}).Run(ctx) != nil, true)
 }
 
 func TestTasksThatEndTogetherAreSettledTogether(t *testing.T) {
@@ -521,6 +515,82 @@ func TestAHandlerHasATimeout(t *testing.T) {
 	until(t, func() bool { return len(must(jobs.DeadLetters(ctx, 9))(t)) == 2 || done.len() == 2 })
 }
 
+func TestAHandlerThatGoesOnCanKeepItsPlaceAndThatOfItsGroup(t *testing.T) {
+	jobs := queueOf[string](t, realserver.Start(t))
+	equal(t, jobs.Limit(ctx, dehydrator.EachHeld(1)), nil)
+	var done list[string]
+	goOn := make(chan struct{})
+	config := dehydrator.Config{
+		Concurrency: 2, Lease: 300 * time.Millisecond, Timeout: 100 * time.Millisecond, KeepPlace: true, Attempts: 1,
+	}
+	start(t, config, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[string]) error {
+		switch task.Payload {
+		case "fails", "succeeds":
+			<-ctx.Done()
+			<-goOn
+			done.add(task.Payload)
+			if task.Payload == "fails" {
+				return errors.New("interrupted")
+			}
+			return nil
+		}
+		done.add(task.Payload)
+		return nil
+	}))
+	anna, bert := dehydrator.Group("anna"), dehydrator.Group("bert")
+	for _, one := range []struct {
+		payload string
+		group   dehydrator.GroupOption
+	}{{"fails", anna}, {"annas", anna}, {"succeeds", bert}, {"berts", bert}} {
+		must(jobs.Enqueue(ctx, one.payload, dehydrator.TaskID(one.payload), one.group))(t)
+	}
+	// Longer than the lease and the timeout.
+	time.Sleep(time.Second)
+	equal(t, done.len(), 0)
+	equal(t, must(jobs.Info(ctx))(t).Leased, 2)
+	close(goOn)
+	until(t, empty(t, jobs))
+	all := done.all()
+	slices.Sort(all)
+	equal(t, strings.Join(all, " "), "annas berts fails succeeds")
+	letters := must(jobs.DeadLetters(ctx, 9))(t)
+	equal(t, fmt.Sprint(len(letters), letters[0].ID, letters[0].Reason), "1fails"+dehydrator.ErrTimeout.Error())
+}
+
+func TestAHandlerAsksForItsGroupAndItsLastAttempt(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var told list[string]
+	start(t, dehydrator.Config{Attempts: 2}, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
+		info, err := task.Info(ctx)
+		if err != nil {
+			return err
+		}
+		told.add(fmt.Sprint(info.Group, info.Attempt, info.MaxAttempts, info.IsLast(), info.Reason, task.Payload == info.Payload))
+		return errors.New("no")
+	}))
+	must(jobs.Enqueue(ctx, 1, dehydrator.Group("anna")))(t)
+	until(t, empty(t, jobs))
+	must(jobs.Enqueue(ctx, 1, dehydrator.Attempts(1)))(t)
+	until(t, empty(t, jobs))
+	equal(t, strings.Join(told.all(), ","), "anna1 2 falsetrue,anna2 2 truenotrue,1 1 truetrue")
+}
+
+func TestARetryNeedNotCount(t *testing.T) {
+	jobs := queueOf[int](t, realserver.Start(t))
+	var attempts list[string]
+	start(t, dehydrator.Config{Attempts: 1}, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
+		info := must(task.Info(ctx))(t)
+		if attempts.add(fmt.Sprint(task.Attempt, info.Reason)); attempts.len() < 4 {
+			return dehydrator.RetryUncounted(time.Duration(attempts.len()-2)*time.Millisecond, errors.New("later"))
+		}
+		return dehydrator.RetryUncounted(0, dehydrator.SkipRetry)
+	}))
+	must(jobs.Enqueue(ctx, 1))(t)
+	until(t, empty(t, jobs))
+	equal(t, strings.Join(attempts.all(), ","), "1,1later,1later,1later")
+	equal(t, must(jobs.DeadLetters(ctx, 1))(t)[0].Reason, "rejected")
+}
+
 func TestTheReasonOfAFailureIsKeptWithTheTask(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[int](t, server)
@@ -563,12 +633,6 @@ func TestAnErrorThatIsATypedNilIsAFailure(t *testing.T) {
 	equal(t, fmt.Sprint(letter.ID, letter.Attempt, letter.Reason), "a2*dehydrator_test.typedNil")
 }
 
-func TestTwoRoutesOfOneQueueAreRefused(t *testing.T) {
-	jobs := queueOf[int](t, realserver.Start(t))
-	err := dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, jobs.HandleFunc(nil), jobs.HandleFunc(nil)).Run(ctx)
-	equal(t, err != nil && strings.Contains(err.Error(), "two handlers"), true)
-}
-
 func TestAWorkerThatStartsOverwritesNoPolicyAndTakesItsAttempts(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[int](t, server)
@@ -588,13 +652,12 @@ func TestAWorkerStartsOnAServerWhoseMemoryIsFull(t *testing.T) {
 	jobs, empties := dehydrator.NewQueue[int](client, "jobs"), dehydrator.NewQueue[int](client, "empty")
 	must(jobs.Enqueue(ctx, 1))(t)
 	server.Do("CONFIG", "SET", "maxmemory", 1)
-	var log bytes.Buffer
-	_, stop := start(t, dehydrator.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
-		jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return nil }),
-		empties.HandleFunc(nil))
+	log := &logged{}
+	done := func(context.Context, *dehydrator.Task[int]) error { return nil }
+	_, stop := start(t, dehydrator.Config{Logger: log.logger()}, jobs.HandleFunc(done), empties.HandleFunc(done))
 	until(t, empty(t, jobs))
 	stop()
-	equal(t, strings.Contains(log.String(), "memory is full"), true)
+	equal(t, log.with("memory is full") != "", true)
 }
 
 func TestALargeReplyOverASlowNetworkArrives(t *testing.T) {
@@ -645,17 +708,5 @@ func TestACancelledTaskIsToldAtOnce(t *testing.T) {
 			t.Fatalf("it took %v", elapsed)
 		}
 		stop()
-	}
-}
-
-func TestTheBackoffDoublesWithJitter(t *testing.T) {
-	delay := dehydrator.ExponentialBackoff(time.Second, time.Minute)
-	equal(t, dehydrator.ExponentialBackoff(0, 0)(60000, nil), 0)
-	for attempt, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 7: time.Minute, 60000: time.Minute} {
-		for range 100 {
-			if d := delay(attempt, nil); d > most || d < most/2 {
-				t.Fatalf("%v after attempt %d", d, attempt)
-			}
-		}
 	}
 }

@@ -201,6 +201,7 @@ func TestARevivedTaskBelongsToItsTrace(t *testing.T) {
 	processes, bury := r.spans("process "), r.spans("bury ")[0]
 	same(t, bury.Parent.SpanID(), processes[0].SpanContext.SpanID())
 	same(t, processes[1].Parent.SpanID(), r.spans("put ")[0].SpanContext.SpanID())
+	same(t, processes[1].Links[0].SpanContext.SpanID(), processes[0].SpanContext.SpanID())
 }
 
 func TestWithoutASampledTraceThereAreMetricsOnly(t *testing.T) {
