@@ -69,7 +69,7 @@ func (w *Worker) do(ctx context.Context, d *delivery) error {
 	elapsed := time.Since(began)
 	if failure == nil {
 		err := w.settling(working, d, "settle", func() error {
-			return w.settlers[d.meta.Queue].settle(ctx, w.leases, &d.meta)
+			return d.lane.settler.settle(ctx, w.leases, &d.meta)
 		})
 		if err == nil {
 			w.log(slog.LevelDebug, d, "a task is done", "elapsed", elapsed)
@@ -109,7 +109,7 @@ func (d *delivery) timeout(otherwise time.Duration) time.Duration {
 // decode returns the work of a task. A codec that panics fails.
 func (w *Worker) decode(d *delivery) (work func(context.Context) error, err error) {
 	err = call(func() (err error) {
-		work, err = d.route.decode(d)
+		work, err = d.lane.decode(d)
 		return err
 	})
 	return work, err
@@ -225,8 +225,8 @@ func (w *Worker) isLast(ctx context.Context, d *delivery) (bool, error) {
 	}
 	most := integerOf(fields(reply)["deliveries-limit"])
 	if most == 0 {
-		if most = w.attemptsOf(d.meta.Queue); most != Unlimited && d.meta.Attempt >= most {
-			if most, err = w.readAttempts(ctx, w.leases, d.meta.Queue); err != nil {
+		if most = d.lane.most(); most != Unlimited && d.meta.Attempt >= most {
+			if most, err = d.lane.readAttempts(ctx, w.leases); err != nil {
 				return false, err
 			}
 		}

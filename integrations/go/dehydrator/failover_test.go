@@ -3,6 +3,8 @@ package dehydrator_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,9 +31,20 @@ func eachOnce(t *testing.T, done []int, count int) {
 	equal(t, len(slices.Compact(done)), count)
 }
 
+// replicaOf starts a replica, and waits until it has what its primary has.
+func replicaOf(t *testing.T, primary *realserver.Server) *realserver.Server {
+	replica := realserver.Start(t, "--replicaof", fmt.Sprint("127.0.0.1 ", primary.Port))
+	until(t, isLinked(replica))
+	return replica
+}
+
+func isLinked(replica *realserver.Server) func() bool {
+	return func() bool { return strings.Contains(replica.Info("replication"), "master_link_status:up") }
+}
+
 func TestAFailoverAndBackLosesNothing(t *testing.T) {
 	primary := realserver.Start(t)
-	replica := primary.Replica(t)
+	replica := replicaOf(t, primary)
 	jobs := queueOf[int](t, primary, dehydrator.WithPatience(time.Minute))
 	var done list[int]
 	start(t, dehydrator.Config{Concurrency: 5}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
@@ -43,7 +56,7 @@ func TestAFailoverAndBackLosesNothing(t *testing.T) {
 	primary.Do("FAILOVER")
 	// The worker asks the server that it knows, which is a replica now: READONLY.
 	until(t, func() bool { return strings.Contains(primary.Info("replication"), "role:slave") })
-	primary.AwaitLink()
+	until(t, isLinked(primary))
 	replica.Do("FAILOVER")
 	until(t, empty(t, jobs))
 	eachOnce(t, done.all(), 400)
@@ -51,8 +64,11 @@ func TestAFailoverAndBackLosesNothing(t *testing.T) {
 
 func TestSentinelNamesThePrimaryBeforeAndAfterItWasKilled(t *testing.T) {
 	primary := realserver.Start(t)
-	replica := primary.Replica(t)
-	sentinel := realserver.Sentinel(t, primary)
+	replica := replicaOf(t, primary)
+	conf := filepath.Join(t.TempDir(), "conf")
+	monitor := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %d 1\nsentinel down-after-milliseconds mymaster 1000\n", primary.Port)
+	must(1, os.WriteFile(conf, []byte(monitor), 0o600))(t)
+	sentinel := realserver.Bare(t, conf, "--sentinel")
 	until(t, func() bool {
 		replicas, _ := sentinel.Client.Do(ctx, "SENTINEL", "REPLICAS", "mymaster").Slice()
 		return len(replicas) == 1

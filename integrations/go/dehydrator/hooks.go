@@ -25,8 +25,6 @@ type Hooks struct {
 	Settling func(ctx context.Context, task *Meta, how string) (done func(error))
 }
 
-func nothing(error) {}
-
 // guarded calls a hook, and logs a panic.
 func guarded(call func()) {
 	defer func() {
@@ -39,10 +37,11 @@ func guarded(call func()) {
 
 // done returns a function that may be called, whatever a hook returned.
 func done(hooked func(error)) func(error) {
-	if hooked == nil {
-		return nothing
+	return func(err error) {
+		if hooked != nil {
+			guarded(func() { hooked(err) })
+		}
 	}
-	return func(err error) { guarded(func() { hooked(err) }) }
 }
 
 func (h *Hooks) enqueuing(ctx context.Context, queue string, ids ...string) (headers map[string]string, end func(error)) {

@@ -164,7 +164,7 @@ func TestACampaign(t *testing.T) {
 
 func campaign(t *testing.T, count, every, long, kill, reset int) {
 	server := realserver.Start(t)
-	proxy := realserver.Through(t, server)
+	proxy := through(t, server)
 	jobs := queueOf[job](t, server, dehydrator.WithPatience(time.Minute))
 	var items []dehydrator.Item[job]
 	for n := range count {
@@ -179,7 +179,7 @@ func campaign(t *testing.T, count, every, long, kill, reset int) {
 	}
 	began := time.Now().UnixMilli()
 	must(jobs.EnqueueMany(ctx, items))(t)
-	programs := programsOf(t, proxy.Addr)
+	programs := programsOf(t, proxy.addr)
 	workers := make([]*exec.Cmd, 4)
 	for i := range workers {
 		workers[i] = programs.start()
@@ -189,7 +189,7 @@ func campaign(t *testing.T, count, every, long, kill, reset int) {
 	for !empty(t, jobs)() {
 		time.Sleep(50 * time.Millisecond)
 		if reset > 0 && time.Now().After(nextReset) {
-			resets += proxy.Reset()
+			resets += proxy.reset()
 			nextReset = nextReset.Add(time.Duration(reset) * time.Millisecond)
 		}
 		if time.Now().Before(nextKill) {
@@ -197,7 +197,8 @@ func campaign(t *testing.T, count, every, long, kill, reset int) {
 		}
 		nextKill = time.Now().Add(time.Duration(kill*2/5+rand.IntN(kill*6/5)) * time.Millisecond)
 		if rand.IntN(10) == 0 {
-			server.Restart()
+			server.Kill()
+			server.Up()
 			restarts++
 			continue
 		}

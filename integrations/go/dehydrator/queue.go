@@ -357,9 +357,9 @@ func (q *Queue[T]) Resume(ctx context.Context, group ...GroupOption) error {
 	return err
 }
 
-// Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support.
+// Check returns [ErrModuleMissing] or [ErrModuleTooOld] if the server lacks support, by its INFO. A worker checks that first.
 func (q *Queue[T]) Check(ctx context.Context) error {
-	return q.server.check(ctx, q.settings.name)
+	return q.server.check(ctx)
 }
 
 // A Selection is some tasks of a queue: a [Group], or those with a [Prefix].

@@ -9,10 +9,22 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// A lane is a queue and its handler in a worker.
+type lane struct {
+	*settings
+	settler settler
+	decode  func(*delivery) (func(context.Context) error, error)
+	// How often a task without its own number is delivered: 0 if that is not known.
+	attempts atomic.Int64
+}
+
+func (l *lane) most() int { return cmp.Or(int(l.attempts.Load()), defaultAttempts) }
 
 func (w *Worker) prepare() error {
 	if err := w.config.setDefaults(); err != nil {
@@ -22,17 +34,18 @@ func (w *Worker) prepare() error {
 		return &OptionError{"routes", "are none"}
 	}
 	client := w.routes[0].settings.server.client
-	for i, route := range w.routes {
-		name := route.settings.name
-		_, isTwice := w.keys[name]
-		route.settings.that(!route.isEmpty, "the handler", "of %s is nil", name)
-		route.settings.that(!isTwice, "routes", "have two handlers of %s", name)
-		route.settings.that(route.settings.server.client == client, "routes", "have several clients: run a worker for that of %s", name)
-		if route.settings.wrong != nil {
-			return route.settings.wrong
+	for _, route := range w.routes {
+		s := route.settings
+		c := checks{s.wrong}
+		c.that(route.decode != nil, "the handler", "of %s is nil", s.name)
+		c.that(w.lanes[s.name] == nil, "routes", "have two handlers of %s", s.name)
+		c.that(s.server.client == client, "routes", "have several clients: run a worker for that of %s", s.name)
+		if c.wrong != nil {
+			return c.wrong
 		}
-		w.keys[name], w.settlers[name] = &w.routes[i], &settler{}
-		w.unset = append(w.unset, &w.routes[i])
+		one := &lane{settings: s, decode: route.decode}
+		one.attempts.Store(int64(w.config.Attempts))
+		w.lanes[s.name], w.order, w.unset = one, append(w.order, one), append(w.unset, one)
 	}
 	config := &w.config
 	var polling redis.UniversalClient
@@ -75,20 +88,17 @@ func (w *Worker) work(ctx context.Context) error {
 	defer w.closePolls()
 	hearing, deafen := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Add(1)
-	go func() {
-		defer beside.Done()
-		w.renew(ctx)
-	}()
 	err := w.begin(ctx)
 	if err == nil {
-		w.config.Logger.Info("dehydrator: the worker takes tasks", "queues", slices.Sorted(maps.Keys(w.keys)),
+		w.config.Logger.Info("dehydrator: the worker takes tasks", "queues", slices.Sorted(maps.Keys(w.lanes)),
 			"concurrency", w.config.Concurrency)
-		beside.Add(1)
-		go func() {
-			defer beside.Done()
-			w.hear(hearing)
-		}()
+		for _, one := range []func(){func() { w.renew(ctx) }, func() { w.hear(hearing) }} {
+			beside.Add(1)
+			go func() {
+				defer beside.Done()
+				one()
+			}()
+		}
 	}
 	for err == nil && w.stopped.Err() == nil {
 		err = w.take(ctx)
@@ -106,56 +116,49 @@ func (w *Worker) work(ctx context.Context) error {
 	return err
 }
 
-// begin checks the server, and sets the rules of the queues.
+// begin checks the server, and sets the policies of the queues.
 func (w *Worker) begin(ctx context.Context) error {
-	if err := w.polls.check(ctx, w.routes[0].settings.name); err != nil {
+	if err := w.polls.check(ctx); err != nil {
 		return err
 	}
-	for _, route := range w.routes {
-		if err := route.settings.checkKeys(ctx, w.polls); err != nil {
+	for _, one := range w.order {
+		if err := one.checkKeys(ctx, w.polls); err != nil {
 			return err
 		}
 	}
-	return w.setRules(ctx)
+	return w.setPolicies(ctx, w.polls)
 }
 
-// setRules sets the policies of queues that have none. Where the server's memory is full, tasks are done all the same, and
-// it tries again in a minute.
-func (w *Worker) setRules(ctx context.Context) error {
-	if len(w.unset) == 0 || time.Now().Before(w.setNext) {
-		return nil
-	}
-	var left []*Route
-	for _, route := range w.unset {
-		err := w.setRule(ctx, route.settings)
+// setPolicies sets the policies of queues that have none. Where the server's memory is full, tasks are done all the same, and
+// it tries again with the next renewal.
+func (w *Worker) setPolicies(ctx context.Context, server *server) error {
+	var left []*lane
+	for _, one := range w.unset {
+		err := w.setPolicy(ctx, server, one)
 		if hasCode(err, "OOM") {
-			w.config.Logger.Warn("dehydrator: the server's memory is full", "queue", route.settings.name, "error", err)
-			left = append(left, route)
+			w.config.Logger.Warn("dehydrator: the server's memory is full", "queue", one.name, "error", err)
+			left = append(left, one)
 		} else if err != nil {
 			return err
 		}
 	}
-	w.unset, w.setNext = left, time.Now().Add(time.Minute)
+	w.unset = left
 	return nil
 }
 
-func (w *Worker) setRule(ctx context.Context, s *settings) error {
-	own := Policy{Attempts: w.config.Attempts}
-	if own.Attempts != Unlimited {
-		set, err := w.polls.ask(ctx, s.policyWords(own, "NX")...)
-		if err != nil {
+func (w *Worker) setPolicy(ctx context.Context, server *server, one *lane) error {
+	own := w.config.Attempts
+	if own != Unlimited {
+		set, err := server.ask(ctx, one.policyWords(Policy{Attempts: own}, "NX")...)
+		if err != nil || set != nil {
 			return err
-		}
-		if set != nil {
-			w.setAttempts(s.name, cmp.Or(own.Attempts, defaultAttempts))
-			return nil
 		}
 	}
 	// Another policy is there, and counts.
-	attempts, err := w.readAttempts(ctx, w.polls, s.name)
-	if err == nil && own.Attempts != 0 && attempts != own.Attempts {
+	attempts, err := one.readAttempts(ctx, server)
+	if err == nil && own != 0 && attempts != own {
 		w.config.Logger.Warn(fmt.Sprintf("dehydrator: queue %s has attempts=%s in the server; this worker asks for %s",
-			s.name, times(attempts), times(own.Attempts)))
+			one.name, times(attempts), times(own)))
 	}
 	return err
 }
@@ -167,28 +170,15 @@ func times(attempts int) string {
 	return strconv.Itoa(attempts)
 }
 
-// readAttempts returns how often a task of a queue is delivered, if it has no number of its own.
-func (w *Worker) readAttempts(ctx context.Context, server *server, queue string) (int, error) {
-	told, err := server.ask(ctx, "DEHYDRATOR.INFO", queue)
+// readAttempts returns how often a task without its own number is delivered, as the server has it.
+func (l *lane) readAttempts(ctx context.Context, server *server) (int, error) {
+	told, err := server.ask(ctx, "DEHYDRATOR.INFO", l.name)
 	if err != nil {
 		return 0, err
 	}
 	attempts := policyOf(fields(fields(told)["policy"])).Attempts
-	w.setAttempts(queue, attempts)
+	l.attempts.Store(int64(attempts))
 	return attempts, nil
-}
-
-func (w *Worker) setAttempts(queue string, attempts int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.attempts[queue] = attempts
-}
-
-// attemptsOf returns what is known of that, from the start or the last failure.
-func (w *Worker) attemptsOf(queue string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return cmp.Or(w.attempts[queue], w.config.Attempts, defaultAttempts)
 }
 
 // take waits for a free handler, and for up to as many tasks as there are free handlers.
@@ -197,9 +187,6 @@ func (w *Worker) take(ctx context.Context) error {
 	case <-w.free:
 	case <-w.stopped.Done():
 		return nil
-	}
-	if err := w.setRules(ctx); err != nil {
-		return err
 	}
 	room := 1
 	for room < mostAtOnce {
@@ -231,10 +218,8 @@ func (w *Worker) take(ctx context.Context) error {
 
 // A delivery is an element that the server delivered with a lease.
 type delivery struct {
-	route *Route
-	meta  Meta
-	// How often a task of the queue without a number of its own is delivered.
-	most int
+	lane *lane
+	meta Meta
 	// What the codec made of the payload.
 	payload []byte
 }
@@ -243,20 +228,20 @@ func (w *Worker) poll(ctx context.Context, room int) ([]*delivery, error) {
 	// If the reply is lost, the same command with the same token replies the same tasks.
 	options := []any{"COUNT", room, "LEASE", milliseconds(w.config.Lease), "TOKEN", newID(), "BLOCK",
 		max(1, milliseconds(w.config.Block))}
-	words := []any{"DEHYDRATOR.POLL", w.routes[0].settings.name}
-	if len(w.routes) > 1 {
-		words = []any{"DEHYDRATOR.MPOLL", len(w.routes)}
-		for _, route := range w.routes {
-			words = append(words, route.settings.name)
-		}
+	words := []any{"DEHYDRATOR.POLL"}
+	if len(w.order) > 1 {
+		words = []any{"DEHYDRATOR.MPOLL", len(w.order)}
+	}
+	for _, one := range w.order {
+		words = append(words, one.name)
 	}
 	began := time.Now()
 	reply, err := w.polls.ask(ctx, append(words, options...)...)
 	if err != nil || reply == nil {
 		return nil, err
 	}
-	key := w.routes[0].settings.name
-	if len(w.routes) > 1 {
+	key := w.order[0].name
+	if len(w.order) > 1 {
 		pair, _ := reply.([]any)
 		if len(pair) != 2 {
 			return nil, fmt.Errorf("%w of MPOLL: %v", errReply, reply)
@@ -271,7 +256,7 @@ func (w *Worker) poll(ctx context.Context, room int) ([]*delivery, error) {
 			return nil, fmt.Errorf("%w of POLL: %v", errReply, one)
 		}
 		meta := Meta{ID: textOf(row[0]), Queue: key, Attempt: integerOf(row[2]), Token: textOf(row[3])}
-		task := &delivery{route: w.keys[key], meta: meta, most: w.attemptsOf(key)}
+		task := &delivery{lane: w.lanes[key], meta: meta}
 		task.meta.Headers, task.payload = unwrap([]byte(textOf(row[1])))
 		tasks = append(tasks, task)
 	}
@@ -309,6 +294,9 @@ func (w *Worker) renew(ctx context.Context) {
 		}
 		for key, tasks := range w.held.byQueue() {
 			w.confirm(ctx, server, key, tasks)
+		}
+		if err := w.setPolicies(ctx, server); err != nil {
+			w.crashed(err, "the setting of policies")
 		}
 	}
 }

@@ -52,18 +52,17 @@ func scheduled(word string, value any, option string) ScheduleOption {
 }
 
 // From sets the first moment at which a schedule may occur: by default, now.
-func From(at time.Time) ScheduleOption {
-	return scheduleFunc(func(s *scheduling) {
-		s.that(!at.IsZero(), "From", "is the zero time")
-		scheduled("FROM", unixMilliseconds(at), "From").schedule(s)
-	})
-}
+func From(at time.Time) ScheduleOption { return scheduledAt("FROM", at, unixMilliseconds(at), "From") }
 
 // Until sets the last moment at which a schedule may occur: by default, it does not end.
 func Until(at time.Time) ScheduleOption {
+	return scheduledAt("UNTIL", at, max(0, at.UnixMilli()), "Until")
+}
+
+func scheduledAt(word string, at time.Time, ms int64, option string) ScheduleOption {
 	return scheduleFunc(func(s *scheduling) {
-		s.that(!at.IsZero(), "Until", "is the zero time")
-		scheduled("UNTIL", max(0, at.UnixMilli()), "Until").schedule(s)
+		s.that(!at.IsZero(), option, "is the zero time")
+		scheduled(word, ms, option).schedule(s)
 	})
 }
 

@@ -19,9 +19,6 @@ const (
 
 	// The longest timeout for replies that do not block.
 	replyTimeout = 5 * time.Second
-
-	// newest is the newest command that this package needs.
-	newest = "DEHYDRATOR.EVERY"
 )
 
 const (
@@ -118,30 +115,22 @@ func (s *server) integers(ctx context.Context, words ...any) ([]int64, error) {
 	return numbers, nil
 }
 
-// check returns an error that explains what to do if the server lacks support: by INFO, or by its commands if the user may
-// not read that.
-func (s *server) check(ctx context.Context, key string) error {
+// check returns an error that explains what to do if the server lacks support, by INFO. Who may not read that finds out
+// with the next command whether the module is there.
+func (s *server) check(ctx context.Context) error {
 	told, err := s.ask(ctx, "INFO", "dehydrator")
-	if _, refused := replied(err); err != nil && (!refused || passes(err)) {
-		return err
-	}
-	if _, version, found := strings.Cut(textOf(told), "dehydrator_version:"); found {
-		version, _, _ = strings.Cut(version, "\r")
-		if isOlder(version, ModuleVersion) {
-			return fmt.Errorf("%w: it is %s, not %s", ErrModuleTooOld, version, ModuleVersion)
-		}
+	if _, refused := replied(err); refused && !passes(err) {
 		return nil
 	}
-	// They are refused for missing arguments. They have a key, which a cluster needs.
-	for _, words := range [][]any{{"DEHYDRATOR.POLL", key, "COUNT"}, {newest, key}} {
-		_, err := s.ask(ctx, words...)
-		_, refused := replied(err)
-		switch {
-		case errors.Is(err, ErrModuleMissing) && words[0] == newest:
-			return fmt.Errorf("%w (%w)", ErrModuleTooOld, err)
-		case err != nil && (!refused || errors.Is(err, ErrModuleMissing)):
-			return err
-		}
+	if err != nil {
+		return err
+	}
+	_, version, found := strings.Cut(textOf(told), "dehydrator_version:")
+	if !found {
+		return ErrModuleMissing
+	}
+	if version, _, _ = strings.Cut(version, "\r"); isOlder(version, ModuleVersion) {
+		return fmt.Errorf("%w: it is %s, not %s", ErrModuleTooOld, version, ModuleVersion)
 	}
 	return nil
 }

@@ -52,19 +52,19 @@ type MiddlewareFunc[T any] func(Handler[T]) Handler[T]
 // A Route is a queue and its handler, for [NewWorker].
 type Route struct {
 	settings *settings
-	// There is no handler.
-	isEmpty bool
-	// decode returns the work of a delivery, or an error if the payload cannot be decoded.
+	// decode returns the work of a delivery, or an error if the payload cannot be decoded. It is nil without a handler.
 	decode func(*delivery) (func(context.Context) error, error)
 }
 
 // Handle returns a route of this queue to a handler, for [NewWorker]. The first middleware is the outermost.
 func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) Route {
-	isEmpty := handler == nil
+	if handler == nil {
+		return Route{settings: q.settings}
+	}
 	for i := len(middleware) - 1; i >= 0; i-- {
 		handler = middleware[i](handler)
 	}
-	return Route{q.settings, isEmpty, func(d *delivery) (func(context.Context) error, error) {
+	return Route{q.settings, func(d *delivery) (func(context.Context) error, error) {
 		task := &Task[T]{}
 		if err := q.settings.codec.Unmarshal(d.payload, &task.Payload); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (q *Queue[T]) Handle(handler Handler[T], middleware ...MiddlewareFunc[T]) R
 			task.info = func(ctx context.Context) (*TaskInfo[T], error) {
 				info, err := q.Look(ctx, task.ID)
 				if info != nil {
-					info.MaxAttempts = cmp.Or(info.MaxAttempts, d.most)
+					info.MaxAttempts = cmp.Or(info.MaxAttempts, d.lane.most())
 				}
 				return info, err
 			}

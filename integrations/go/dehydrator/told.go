@@ -15,13 +15,13 @@ import (
 func (w *Worker) hear(ctx context.Context) {
 	queues := map[string]string{}
 	var channels []string
-	for _, route := range w.routes {
-		channel := cancelledChannel(route.settings.server.client, route.settings.name)
-		queues[channel] = route.settings.name
+	for _, one := range w.order {
+		channel := cancelledChannel(one.server.client, one.name)
+		queues[channel] = one.name
 		channels = append(channels, channel)
 	}
 	var heard *redis.PubSub
-	switch client := w.routes[0].settings.server.client.(type) {
+	switch client := w.order[0].server.client.(type) {
 	case *redis.Client:
 		heard = client.Subscribe(ctx, channels...)
 	case *redis.ClusterClient:

@@ -75,15 +75,11 @@ func (c *Config) setDefaults() error {
 type Worker struct {
 	config Config
 	routes []Route
-	keys   map[string]*Route
-	// Of each queue.
-	settlers map[string]*settler
-	// How often a task of each queue is delivered, if it has no number of its own. Guarded by mu.
-	attempts map[string]int
-	mu       sync.Mutex
-	// The queues whose policy could not be set, as the server's memory is full, and when to try again.
-	unset   []*Route
-	setNext time.Time
+	// By the names of their queues, and by priority.
+	lanes map[string]*lane
+	order []*lane
+	// The queues whose policy is to be set.
+	unset []*lane
 
 	// For POLL, which is resent until the worker stops.
 	polls      *server
@@ -105,7 +101,7 @@ type Worker struct {
 // NewWorker returns a worker of one or several queues of one server. The first queue with due tasks is served: list them
 // by priority. On a cluster, the queues are in one slot, as {mail}:high and {mail}:low are.
 func NewWorker(config Config, routes ...Route) *Worker {
-	w := &Worker{config: config, routes: routes, keys: map[string]*Route{}, settlers: map[string]*settler{}, attempts: map[string]int{}}
+	w := &Worker{config: config, routes: routes, lanes: map[string]*lane{}}
 	w.stopped, w.stop = context.WithCancel(context.Background())
 	w.left, w.leave = context.WithCancel(context.Background())
 	w.finished, w.finish = context.WithCancel(context.Background())

@@ -210,9 +210,9 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 
 func TestAStaleWorkerChangesNothing(t *testing.T) {
 	server := realserver.Start(t)
-	proxy := realserver.Through(t, server)
+	proxy := through(t, server)
 	config := dehydrator.Config{Lease: 600 * time.Millisecond}
-	stale := dehydrator.NewQueue[int](clientOf(t, proxy.Addr), "jobs")
+	stale := dehydrator.NewQueue[int](clientOf(t, proxy.addr), "jobs")
 	causes, begun := make(chan error, 1), make(chan struct{}, 1)
 	start(t, config, stale.HandleFunc(func(ctx context.Context, task *dehydrator.Task[int]) error {
 		if task.Attempt > 1 {
@@ -226,11 +226,11 @@ func TestAStaleWorkerChangesNothing(t *testing.T) {
 	jobs := queueOf[int](t, server)
 	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a")))(t)
 	<-begun
-	proxy.Down()
+	proxy.down()
 	var done list[int]
 	until(t, func() bool { return must(jobs.Info(ctx))(t).Due == 1 })
 	start(t, config, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
-		proxy.Up()
+		proxy.up()
 		equal(t, <-causes, dehydrator.ErrLeaseLost)
 		done.add(task.Attempt)
 		return nil
@@ -463,8 +463,8 @@ func TestTasksThatEndTogetherAreSettledTogether(t *testing.T) {
 
 func TestAPollWhoseReplyIsLostLosesNothing(t *testing.T) {
 	server := realserver.Start(t)
-	proxy := realserver.Through(t, server)
-	jobs := dehydrator.NewQueue[int](clientOf(t, proxy.Addr), "jobs")
+	proxy := through(t, server)
+	jobs := dehydrator.NewQueue[int](clientOf(t, proxy.addr), "jobs")
 	var done list[string]
 	// So long a lease that a lost task would not come again.
 	start(t, dehydrator.Config{Concurrency: 2, Lease: time.Hour}, jobs.HandleFunc(
@@ -474,12 +474,12 @@ func TestAPollWhoseReplyIsLostLosesNothing(t *testing.T) {
 		}))
 	own := queueOf[int](t, server)
 	for n, command := range []string{"DEHYDRATOR.POLL", "DEHYDRATOR.SETTLE", "DEHYDRATOR.POLL"} {
-		proxy.CutReplyTo(command)
+		proxy.cutReplyTo(command)
 		until(t, func() bool {
 			return command != "DEHYDRATOR.POLL" || strings.Contains(server.Info("clients"), "blocked_clients:1")
 		})
 		must(own.Enqueue(ctx, n, dehydrator.TaskID(fmt.Sprint(n))))(t)
-		until(t, func() bool { return proxy.Cuts() == n+1 })
+		until(t, func() bool { return proxy.cuts() == n+1 })
 		until(t, empty(t, own))
 	}
 	equal(t, strings.Join(done.all(), ","), "0 1,1 1,2 1")
@@ -654,19 +654,22 @@ func TestAWorkerStartsOnAServerWhoseMemoryIsFull(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory", 1)
 	log := &logged{}
 	done := func(context.Context, *dehydrator.Task[int]) error { return nil }
-	_, stop := start(t, dehydrator.Config{Logger: log.logger()}, jobs.HandleFunc(done), empties.HandleFunc(done))
+	config := dehydrator.Config{Logger: log.logger(), Lease: 300 * time.Millisecond}
+	_, stop := start(t, config, jobs.HandleFunc(done), empties.HandleFunc(done))
 	until(t, empty(t, jobs))
+	server.Do("CONFIG", "SET", "maxmemory", 0)
+	until(t, func() bool { return must(empties.Info(ctx))(t).Policy.Attempts == 5 })
 	stop()
 	equal(t, log.with("memory is full") != "", true)
 }
 
 func TestALargeReplyOverASlowNetworkArrives(t *testing.T) {
 	server := realserver.Start(t)
-	proxy := realserver.Through(t, server)
+	proxy := through(t, server)
 	own := queueOf[string](t, server)
 	must(own.Enqueue(ctx, strings.Repeat("x", 3_000_000)))(t)
-	proxy.Slow(400_000)
-	jobs := dehydrator.NewQueue[string](clientOf(t, proxy.Addr), "jobs")
+	proxy.slow(400_000)
+	jobs := dehydrator.NewQueue[string](clientOf(t, proxy.addr), "jobs")
 	began := time.Now()
 	var attempts list[int]
 	start(t, dehydrator.Config{Lease: time.Minute}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[string]) error {

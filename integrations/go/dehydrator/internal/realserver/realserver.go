@@ -2,6 +2,7 @@
 package realserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -40,16 +41,9 @@ type Server struct {
 	process *exec.Cmd
 }
 
-func setting(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
-}
-
 // Start starts a server with the module, until the test ends.
 func Start(t testing.TB, options ...string) *Server {
-	module := setting("DEHYDRATOR_MODULE", "")
+	module := os.Getenv("DEHYDRATOR_MODULE")
 	if module == "" {
 		t.Fatal("DEHYDRATOR_MODULE names no module")
 	}
@@ -60,27 +54,6 @@ func Start(t testing.TB, options ...string) *Server {
 
 // Bare starts a server without the module.
 func Bare(t testing.TB, options ...string) *Server {
-	t.Helper()
-	s := prepared(t, options)
-	s.Up()
-	return s
-}
-
-// Sentinel starts a Sentinel that monitors the primary as mymaster, with a quorum of one.
-func Sentinel(t testing.TB, primary *Server) *Server {
-	t.Helper()
-	s := prepared(t, nil)
-	conf := filepath.Join(s.folder, "conf")
-	lines := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %d 1\nsentinel down-after-milliseconds mymaster 1000\n", primary.Port)
-	if err := os.WriteFile(conf, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.options = []string{conf, "--sentinel"}
-	s.Up()
-	return s
-}
-
-func prepared(t testing.TB, options []string) *Server {
 	t.Helper()
 	port := freePort()
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
@@ -93,6 +66,7 @@ func prepared(t testing.TB, options []string) *Server {
 			t.Logf("the log of %s: %s", addr, s.log())
 		}
 	})
+	s.Up()
 	return s
 }
 
@@ -129,7 +103,7 @@ func (s *Server) Up() {
 	}
 	defer log.Close()
 	words := append(append([]string{}, s.options...), "--port", fmt.Sprint(s.Port), "--dir", s.folder)
-	s.process = exec.Command(setting("DEHYDRATOR_SERVER", "redis-server"), words...)
+	s.process = exec.Command(cmp.Or(os.Getenv("DEHYDRATOR_SERVER"), "redis-server"), words...)
 	s.process.Stdout, s.process.Stderr = log, log
 	// It dies with the tests, however they end.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -151,13 +125,6 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart kills the server, and starts it again.
-func (s *Server) Restart() {
-	s.t.Helper()
-	s.Kill()
-	s.Up()
-}
-
 // Do sends a command, and returns its reply.
 func (s *Server) Do(words ...any) any {
 	s.t.Helper()
@@ -172,18 +139,4 @@ func (s *Server) Do(words ...any) any {
 func (s *Server) Info(section string) string {
 	text, _ := s.Client.Info(context.Background(), section).Result()
 	return text
-}
-
-// Replica starts a replica, and waits until it has what its primary has.
-func (s *Server) Replica(t testing.TB) *Server {
-	t.Helper()
-	replica := Start(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", s.Port))
-	replica.AwaitLink()
-	return replica
-}
-
-// AwaitLink waits until the link to the primary is up.
-func (s *Server) AwaitLink() {
-	s.t.Helper()
-	Until(s.t, func() bool { return strings.Contains(s.Info("replication"), "master_link_status:up") })
 }

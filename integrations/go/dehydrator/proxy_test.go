@@ -1,4 +1,4 @@
-package realserver
+package dehydrator_test
 
 import (
 	"bytes"
@@ -6,30 +6,32 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
 )
 
-// A Proxy stands between clients and a server, and cuts connections where a test wants it.
-type Proxy struct {
-	Addr string
+// A proxy stands between clients and a server, and cuts connections where a test wants it.
+type proxy struct {
+	addr string
 
 	mu     sync.Mutex
 	cut    string
-	cuts   int
+	count  int
 	isDown bool
 	conns  map[net.Conn]bool
 	// Bytes per second of replies; 0: as fast as they come.
 	pace int
 }
 
-// Through starts a proxy of a server.
-func Through(t testing.TB, server *Server) *Proxy {
+// through starts a proxy of a server.
+func through(t testing.TB, server *realserver.Server) *proxy {
 	t.Helper()
 	listening, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listening.Close() })
-	p := &Proxy{Addr: listening.Addr().String(), conns: map[net.Conn]bool{}}
+	p := &proxy{addr: listening.Addr().String(), conns: map[net.Conn]bool{}}
 	go func() {
 		for {
 			client, err := listening.Accept()
@@ -47,21 +49,21 @@ func Through(t testing.TB, server *Server) *Proxy {
 	return p
 }
 
-// CutReplyTo lets the next such command through, and cuts the connection in place of the reply.
-func (p *Proxy) CutReplyTo(command string) {
+// cutReplyTo lets the next such command through, and cuts the connection in place of the reply.
+func (p *proxy) cutReplyTo(command string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = command
 }
 
-// Slow lets only so many bytes of replies through in a second.
-func (p *Proxy) Slow(pace int) {
+// slow lets only so many bytes of replies through in a second.
+func (p *proxy) slow(pace int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pace = pace
 }
 
-func (p *Proxy) wait(bytes int) {
+func (p *proxy) wait(bytes int) {
 	p.mu.Lock()
 	pace := p.pace
 	p.mu.Unlock()
@@ -70,16 +72,16 @@ func (p *Proxy) wait(bytes int) {
 	}
 }
 
-// Down cuts all connections, and accepts no more, until Up.
-func (p *Proxy) Down() {
-	p.Reset()
+// down cuts all connections, and accepts no more, until up.
+func (p *proxy) down() {
+	p.reset()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.isDown = true
 }
 
-// Reset resets all connections, and returns how many there were.
-func (p *Proxy) Reset() int {
+// reset resets all connections, and returns how many there were.
+func (p *proxy) reset() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer clear(p.conns)
@@ -90,28 +92,28 @@ func (p *Proxy) Reset() int {
 	return len(p.conns)
 }
 
-// Up accepts connections again.
-func (p *Proxy) Up() {
+// up accepts connections again.
+func (p *proxy) up() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.isDown = false
 }
 
-func (p *Proxy) add(client net.Conn) bool {
+func (p *proxy) add(client net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[client] = true
 	return !p.isDown
 }
 
-// Cuts returns how many connections were cut.
-func (p *Proxy) Cuts() int {
+// cuts returns how many connections were cut.
+func (p *proxy) cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cuts
+	return p.count
 }
 
-func (p *Proxy) serve(client, server net.Conn) {
+func (p *proxy) serve(client, server net.Conn) {
 	cutting := make(chan struct{}, 1)
 	go func() {
 		defer server.Close()
@@ -139,7 +141,7 @@ func (p *Proxy) serve(client, server net.Conn) {
 		select {
 		case <-cutting:
 			p.mu.Lock()
-			p.cuts++
+			p.count++
 			p.mu.Unlock()
 			return
 		default:
