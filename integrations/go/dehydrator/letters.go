@@ -9,10 +9,10 @@ import (
 type DeadLetter[T any] struct {
 	// Entry names the letter, for [Queue.ReviveLetters], [Queue.ReviveAs] and [Queue.DropLetters].
 	Entry string
-	// ID is the id of the task.
+	// ID and Payload are those of the task.
 	ID      string
 	Payload T
-	// Err tells why the payload could not be decoded.
+	// Err tells why the payload, which is zero then, could not be decoded.
 	Err error
 	// Element is the encoded payload.
 	Element []byte
@@ -20,7 +20,8 @@ type DeadLetter[T any] struct {
 	Attempt int
 	// Reason is empty if its last worker died, and nobody gave it back before.
 	Reason string
-	Group  string
+	// Group is that of the task, into which it is revived.
+	Group string
 }
 
 // DeadLetters returns the oldest dead letters: up to count of them, at least 1.

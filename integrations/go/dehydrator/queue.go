@@ -90,6 +90,7 @@ func (q *Queue[T]) Enqueue(ctx context.Context, payload T, options ...Option) (i
 // Item is one of several tasks that are put into a queue at once: see [NewItem].
 type Item[T any] struct {
 	Payload T
+	// Options are those of [Queue.Enqueue].
 	Options []Option
 }
 

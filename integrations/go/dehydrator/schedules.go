@@ -120,10 +120,12 @@ func (q *Queue[T]) Every(ctx context.Context, name string, plan Plan, payload T,
 
 // A Schedule is what [Queue.Schedules] returns.
 type Schedule[T any] struct {
+	// Name is that of [Queue.Every].
 	Name string
 	// Plan is the cron, or a number of milliseconds.
 	Plan, Zone string
-	Payload    T
+	// Payload is that of each task.
+	Payload T
 	// Err tells why the payload could not be decoded.
 	Err error
 	// Next and Last are zero if there is none.

@@ -9,6 +9,7 @@ import (
 
 // Meta describes a task that a worker has.
 type Meta struct {
+	// ID is that of [TaskID], or was drawn.
 	ID string
 	// Queue is the name of its queue.
 	Queue string
@@ -23,6 +24,7 @@ type Meta struct {
 // A Task is passed to a [Handler].
 type Task[T any] struct {
 	Meta
+	// Payload is what [Queue.Enqueue] was given.
 	Payload T
 	info    func(context.Context) (*TaskInfo[T], error)
 }
@@ -94,6 +96,7 @@ func (q *Queue[T]) HandleFunc(handler func(context.Context, *Task[T]) error, mid
 
 // TaskInfo is a task as a reader of the queue sees it.
 type TaskInfo[T any] struct {
+	// ID and Payload are those of [Queue.Enqueue].
 	ID      string
 	Payload T
 	// Due is its deadline, or the end of its lease, by the server's clock.
@@ -116,6 +119,7 @@ func (i *TaskInfo[T]) IsLast() bool { return i.MaxAttempts > 0 && i.Attempt >= i
 
 // Result is what became of an [Item].
 type Result struct {
+	// ID is its [TaskID], or was drawn.
 	ID      string
 	Outcome Outcome
 }
