@@ -1,7 +1,9 @@
-//! The table of docs/guarantees.md names a judge or a test for each statement, and each of them exists.
+//! The table of docs/guarantees.md names a judge or a test for each statement, and each of them exists. The faults that must be
+//! found can be planted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use simulated::judges::Promise;
 
@@ -52,5 +54,17 @@ fn each_section_of_the_guarantees_names_judges_or_tests_that_exist() {
     }
     for promise in Promise::ALL {
         assert!(judges.contains(promise), "{:?} is of no statement", promise.name());
+    }
+}
+
+#[test]
+fn each_fault_can_be_planted() {
+    let planted = fs::read_dir(root().join("tests/simulated/planted")).expect("the folder");
+    let patches: Vec<_> = planted.map(|it| it.expect("an entry").path()).collect();
+    assert!(patches.len() >= 10, "{patches:?}");
+    for patch in patches {
+        let mut git = Command::new("git");
+        let git = git.current_dir(root()).args(["apply", "--check"]).arg(&patch);
+        assert!(git.status().expect("git").success(), "{patch:?} does not apply");
     }
 }
