@@ -169,7 +169,8 @@ impl Drawer<'_> {
         let (number, key, db) = (self.number, self.key(), self.random.below(2) as usize);
         let db = if self.profile.has_slots { 0 } else { db };
         let mut every = self.every();
-        (every.from, every.until, every.times) = (Some(At::In(700)), None, Some(3));
+        // Those that skip would never have occurred as often.
+        (every.from, every.until, every.times) = (Some(At::In(700)), Some(At::In(4000)), Some(3));
         every.plan = self.random.pick(&["500", "1000", "60000"]).as_bytes().to_vec();
         (every.zone, every.name) = (None, b"many".to_vec());
         let count = self.random.pick(&[100, 1000, 3000]);
