@@ -33,7 +33,7 @@
 //! | `index` | from id to record | `mod`: all ids; `table`: some of them, in buckets |
 //! | `queues` | the order in which elements come due | `queues`: a FIFO for each TTL; `timeline`: all other elements, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`: where each block begins; `order`: the order within a block of the timeline; `votes`: which TTLs get a queue; `heads`, `first`: which queue is next; `walk`: read-only iteration; `upkeep`: maintenance |
 //! | `groups` | groups of elements that take turns: see its table |
-//! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: a sorted list of tokens by rank |
+//! | `lease` | the tokens of leases | `token`: the name of a lease; `since`: when it began; `leases`: the token of each element, and the number of live leases; `tokens`: tokens by rank |
 //!
 //! These files combine the folders, or are used by all of them:
 //!
@@ -50,6 +50,7 @@
 //! | `element` | an element, an element with its place in the order, and the numbers of elements |
 //! | `rate` | a rate limit, and the log of what was given out under it |
 //! | `rank` | the order of delivery: by deadline, then in the order of pushing |
+//! | `pieces` | a sorted list in pieces: of where blocks begin, and of leases |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
 //! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
@@ -109,6 +110,7 @@ mod lawn_leases;
 mod lease;
 mod memory;
 mod next;
+mod pieces;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;

@@ -43,7 +43,7 @@ impl Leases {
     /// Returns the number of records that are held.
     pub fn len(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
-        held.tokens.len
+        held.tokens.len()
     }
 
     /// Holds a record, whose rank is now `rank`, under this token or under none. `before` is the rank that it had, if it
@@ -72,7 +72,7 @@ impl Leases {
     pub fn end(&mut self, rank: Rank, only: Option<Token>) -> bool {
         let Some(held) = &mut self.held else { return false };
         let is_held = held.remove(rank, only).is_some();
-        if held.tokens.len == 0 {
+        if held.tokens.len() == 0 {
             self.held = None;
         }
         is_held
@@ -131,7 +131,7 @@ impl Leases {
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len / 256 + held.chosen.len() / 7)
+        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len() / 256 + held.chosen.len() / 7)
     }
 
     /// Panics unless what is held was given out, and is listed if it should be. `given_out` is all that was.
@@ -155,7 +155,7 @@ impl Leases {
         }
         held.ages.check(moments.into_iter());
         assert!(count > 0, "nothing is held");
-        assert_eq!(held.tokens.len, count, "what is held and what was given out");
+        assert_eq!(held.tokens.len(), count, "what is held and what was given out");
         assert_eq!(held.chosen.len(), chosen, "what is listed and what is held");
     }
 }
