@@ -169,6 +169,7 @@ class DehydratorQueue extends Queue implements QueueContract, ClearableQueue
     /** Leases the next job. Its lease is `retry_after`, or longer if the job may take longer. */
     public function pop($queue = null): ?DehydratorJob
     {
+        $this->server->check();
         $key = $this->key($queue);
         // If the reply is lost, the next poll has the same token, and gets the same job.
         $token = $this->tokens[$key] ??= Str::random(16);

@@ -15,6 +15,8 @@ use RuntimeException;
 /** Sends commands over one of Laravel's connections to Redis, by phpredis or Predis. */
 class Server
 {
+    private bool $isChecked = false;
+
     public function __construct(private Factory $redis, private ?string $connection)
     {
     }
@@ -52,7 +54,38 @@ class Server
 
     public static function exception(string $reply): RuntimeException
     {
-        return preg_match('/^(FULL|OOM) /', $reply) ? new QueueFull($reply) : new RuntimeException($reply);
+        return match (1) {
+            preg_match('/^(FULL|OOM) /', $reply) => new QueueFull($reply),
+            preg_match('/unknown command .dehydrator/i', $reply) => new ModuleMissing($reply),
+            default => new RuntimeException($reply),
+        };
+    }
+
+    /** Checks the module by INFO, once. Who may not read that finds out by the next command. */
+    public function check(): void
+    {
+        if ($this->isChecked) {
+            return;
+        }
+        try {
+            self::verify((string) $this->command('INFO', 'dehydrator'));
+        } catch (RuntimeException $error) {
+            if (! str_starts_with($error->getMessage(), 'NOPERM')) {
+                throw $error;
+            }
+        }
+        $this->isChecked = true;
+    }
+
+    /** @throws ModuleMissing|ModuleTooOld */
+    public static function verify(string $info): void
+    {
+        if (! preg_match('/^dehydrator_version:([\d.]+)/m', $info, $version)) {
+            throw new ModuleMissing('The server has not loaded the module Dehydrator.');
+        }
+        if (version_compare($version[1], ModuleTooOld::NEEDED, '<')) {
+            throw new ModuleTooOld("The server's module Dehydrator is {$version[1]}, not ".ModuleTooOld::NEEDED.' or later.');
+        }
     }
 
     /** Returns the key with the prefix of the connection, which clients do not add to commands that they do not know. */

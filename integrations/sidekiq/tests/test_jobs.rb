@@ -233,6 +233,13 @@ class JobsTest < DehydratorTest
     assert_equal %w[default], ask("SMEMBERS", "queues")
   end
 
+  def test_who_may_not_read_info_is_not_refused
+    ask("ACL", "SETUSER", "anna", "on", ">x", "~*", "+@all", "-info")
+    use(Struct.new(:url).new(@server.url.sub("redis://", "redis://anna:x@")))
+    assert_raises(Sidekiq::Dehydrator::Errors::COMMAND) { ask("INFO") }
+    assert_nil Sidekiq::Dehydrator.check
+  end
+
   def test_a_server_without_the_module_is_named
     bare = RealServer.new(with_module: false)
     use(bare)

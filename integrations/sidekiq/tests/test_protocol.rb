@@ -26,6 +26,19 @@ class ProtocolTest < Minitest::Test
     end
   end
 
+  def test_a_module_is_missing_or_too_old_by_its_version
+    { "" => "ModuleMissing", "0.0.9" => "ModuleTooOld", "0.1.0" => nil, "0.10.0" => nil, "1.0.0-rc.1" => nil }.each do |version, name|
+      info = version.empty? ? "" : "# dehydrator\r\ndehydrator_version:#{version}\r\n"
+      error = begin
+        ERRORS.check(info)
+      rescue StandardError => wrong
+        wrong
+      end
+      assert_equal name, error && error.class.name.split("::").last, version
+      assert_includes error.message, version if name
+    end
+  end
+
   def test_no_command_is_sent_again_after_an_error_that_is_final
     assert_equal [1], VECTORS["final"].map { |reply| times(reply) }.uniq
     assert_equal %w[NOREPLICAS READONLY UNBLOCKED], VECTORS["passing"].select { |reply| times(reply) == 2 }.map { |it| it.split.first }.sort

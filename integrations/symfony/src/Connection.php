@@ -21,7 +21,12 @@ class Connection
         'dbindex' => 0,
     ];
 
+    /** The oldest version of the module that this package works with. */
+    private const NEEDED = '0.1.0';
+
     private ?Redis $client = null;
+
+    private bool $isChecked = false;
 
     /** Of a poll whose reply has not arrived: the next one gets the same message. */
     private ?string $token = null;
@@ -59,6 +64,10 @@ class Connection
     /** @return ?array{string, string, int, string} the id, the message, how often it was given out, and the token */
     public function lease(): ?array
     {
+        if (! $this->isChecked) {
+            self::verify($this->info());
+            $this->isChecked = true;
+        }
         $this->token ??= bin2hex(random_bytes(8));
         $lease = ['LEASE', (int) ($this->options['redeliver_timeout'] * 1000), 'TOKEN', $this->token];
         $block = $this->options['block_timeout'] > 0 ? ['BLOCK', (int) ($this->options['block_timeout'] * 1000)] : [];
@@ -66,6 +75,27 @@ class Connection
         $this->token = null;
 
         return $rows[0] ?? null;
+    }
+
+    /** Returns what the server tells of its module; null if the user may not read that. */
+    private function info(): ?string
+    {
+        try {
+            return (string) $this->command('INFO', 'dehydrator');
+        } catch (TransportException $error) {
+            return str_starts_with($error->getMessage(), 'NOPERM') ? null : throw $error;
+        }
+    }
+
+    /** @throws TransportException if the module is missing or too old */
+    public static function verify(?string $info): void
+    {
+        if ($info !== null && ! preg_match('/^dehydrator_version:([\d.]+)/m', $info, $version)) {
+            throw new TransportException('The server has not loaded the module Dehydrator.');
+        }
+        if ($info !== null && version_compare($version[1], self::NEEDED, '<')) {
+            throw new TransportException("The server's module Dehydrator is {$version[1]}, not ".self::NEEDED.' or later.');
+        }
     }
 
     /** @throws TransportException if the reply is an error, or the connection fails */

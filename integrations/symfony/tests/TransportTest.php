@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Dehydrator\Messenger\Tests;
 
 use Dehydrator\Laravel\Tests\RealServer;
+use Dehydrator\Messenger\Connection;
 use Dehydrator\Messenger\DehydratorTransport;
 use Dehydrator\Messenger\DehydratorTransportFactory;
 use Dehydrator\Messenger\EveryStamp;
@@ -62,6 +63,21 @@ class TransportTest extends TestCase
         }
 
         return $names;
+    }
+
+    public function testAModuleIsMissingOrTooOldByItsVersion(): void
+    {
+        foreach (['' => 'not loaded', '0.0.9' => '0.0.9, not 0.1.0', '0.1.0' => '', '0.10.0' => '', '1.0.0-rc.1' => ''] as $version => $text) {
+            $said = '';
+            try {
+                Connection::verify($version === '' ? '' : "# dehydrator\r\ndehydrator_version:$version\r\n");
+            } catch (TransportException $error) {
+                $said = $error->getMessage();
+            }
+            $this->assertSame($text === '', $said === '', $version);
+            $this->assertStringContainsString($text, $said);
+        }
+        Connection::verify(null);
     }
 
     public function testAMessageIsSentReceivedAndAcknowledged(): void

@@ -4,8 +4,18 @@ module Sidekiq::Dehydrator
   # The server does not know the commands.
   class ModuleMissing < StandardError
     def initialize
-      super("the server has no module Dehydrator, or one before EVERY: load libdehydrator.so " \
-            "(--loadmodule, or MODULE LOAD), or take the gem sidekiq-dehydrator out")
+      super("the server has no module Dehydrator: load libdehydrator.so (--loadmodule, or MODULE LOAD), " \
+            "or take the gem sidekiq-dehydrator out")
+    end
+  end
+
+  # The server's module is older than this gem needs.
+  class ModuleTooOld < StandardError
+    NEEDED = "0.1.0"
+
+    def initialize(version)
+      super("the server's module Dehydrator is #{version}; this gem needs #{NEEDED} or later: replace it, as docs/operations.md " \
+            "describes in Upgrade")
     end
   end
 
@@ -33,6 +43,13 @@ module Sidekiq::Dehydrator
       when /\A(FULL|LIMIT|OOM) / then Refused.new(error.message)
       else error
       end
+    end
+
+    # Raises what is wrong with the module, by the server's INFO.
+    def self.check(info)
+      version = info[/^dehydrator_version:([\d.]+)/, 1]
+      raise ModuleMissing unless version
+      raise ModuleTooOld, version if Gem::Version.new(version) < Gem::Version.new(ModuleTooOld::NEEDED)
     end
 
     # Yields, and again if the server has become a replica meanwhile, like Sidekiq's push.
