@@ -16,23 +16,24 @@ import (
 
 // serve does a task, from its delivery to the command that ends the attempt.
 func (w *Worker) serve(ctx context.Context, d *delivery) {
-	free := w.free
-	defer w.handlers.Done()
-	defer func() { free <- struct{}{} }()
+	defer func() { w.free <- struct{}{} }()
 	if err := w.do(ctx, d); err != nil {
 		w.crashed(err, "the end of a task")
 	}
 }
 
-func (w *Worker) do(ctx context.Context, d *delivery) error {
-	work, err := w.decode(d)
-	if err != nil {
+func (w *Worker) do(ctx context.Context, d *delivery) (err error) {
+	var work func(context.Context) error
+	if err := call(func() (err error) { work, err = d.lane.decode(d); return err }); err != nil {
 		return w.reject(ctx, d, nil, &verdict{reason: fmt.Sprintf("it cannot be decoded: %v", err)})
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !w.held.add(d, cancel) {
-		w.giveBack(ctx, w.leases, d)
+	// A stop may already have given back what is held.
+	if w.held.Store(d, cancel); w.left.Err() != nil {
+		if w.held.remove(d, nil) {
+			w.giveBack(ctx, w.leases, d)
+		}
 		return nil
 	}
 	var late <-chan time.Time
@@ -104,15 +105,6 @@ func (d *delivery) timeout(otherwise time.Duration) time.Duration {
 		return time.Duration(ms) * time.Millisecond
 	}
 	return otherwise
-}
-
-// decode returns the work of a task. A codec that panics fails.
-func (w *Worker) decode(d *delivery) (work func(context.Context) error, err error) {
-	err = call(func() (err error) {
-		work, err = d.lane.decode(d)
-		return err
-	})
-	return work, err
 }
 
 // call calls a function of the user's, and returns a panic as an error.
@@ -275,7 +267,6 @@ func (w *Worker) reject(ctx context.Context, d *delivery, element []byte, v *ver
 
 // cutOff gives back the tasks whose handlers still run.
 func (w *Worker) cutOff(ctx context.Context) {
-	w.held.close()
 	once := *w.leases
 	once.patience = 0
 	for _, tasks := range w.held.byQueue() {

@@ -5,53 +5,26 @@ import (
 	"sync"
 )
 
-// held are the tasks whose handlers run, whose leases must be renewed. It is safe for concurrent use.
-type held struct {
-	mu     sync.Mutex
-	tasks  map[*delivery]context.CancelCauseFunc
-	closed bool
-}
-
-// add returns false after close.
-func (h *held) add(d *delivery, cancel context.CancelCauseFunc) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.tasks == nil {
-		h.tasks = map[*delivery]context.CancelCauseFunc{}
-	}
-	if !h.closed {
-		h.tasks[d] = cancel
-	}
-	return !h.closed
-}
+// held are the tasks whose handlers run, whose leases must be renewed, and what ends the contexts of their handlers.
+type held struct{ sync.Map }
 
 // remove ends the context of a handler, with a cause if it still runs. It returns true once: whoever gets that ends the
 // attempt.
 func (h *held) remove(d *delivery, cause error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	cancel, found := h.tasks[d]
-	delete(h.tasks, d)
+	cancel, found := h.LoadAndDelete(d)
 	if found && cause != nil {
-		cancel(cause)
+		cancel.(context.CancelCauseFunc)(cause)
 	}
 	return found
 }
 
-// close lets no more tasks begin.
-func (h *held) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-}
-
 // byQueue returns the tasks.
 func (h *held) byQueue() map[string][]*delivery {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	found := map[string][]*delivery{}
-	for d := range h.tasks {
+	h.Range(func(key, _ any) bool {
+		d := key.(*delivery)
 		found[d.meta.Queue] = append(found[d.meta.Queue], d)
-	}
+		return true
+	})
 	return found
 }

@@ -68,26 +68,17 @@ const reviveMost = 1000
 // whose id is in the queue stays.
 //
 // If a reply is lost, the command is resent, and so may revive more than it returns.
-func (q *Queue[T]) Revive(ctx context.Context, count int) (int, error) {
-	revived := 0
+func (q *Queue[T]) Revive(ctx context.Context, count int) (revived int, err error) {
 	if count < 1 {
 		return 0, &OptionError{"count", "is not at least 1"}
 	}
-	for from := []any(nil); count > 0; count -= reviveMost {
-		words := append([]any{"DEHYDRATOR.REVIVE", q.settings.name, "COUNT", min(count, reviveMost)}, from...)
-		reply, err := q.server.ask(ctx, words...)
-		if err != nil {
+	var from []any
+	for ; count > 0; count -= reviveMost {
+		some, next, err := q.revive(ctx, append([]any{"COUNT", min(count, reviveMost)}, from...)...)
+		if revived += some; err != nil || next == nil {
 			return revived, err
 		}
-		pair, _ := reply.([]any)
-		if len(pair) != 2 {
-			return revived, fmt.Errorf("%w of REVIVE: %v", errReply, reply)
-		}
-		revived += integerOf(pair[0])
-		if pair[1] == nil {
-			break
-		}
-		from = []any{"FROM", pair[1]}
+		from = []any{"FROM", next}
 	}
 	return revived, nil
 }
@@ -98,7 +89,8 @@ func (q *Queue[T]) ReviveLetters(ctx context.Context, entries ...string) (int, e
 	if len(entries) == 0 {
 		return 0, nil
 	}
-	return q.revive(ctx, withTexts([]any{"IDS", len(entries)}, entries)...)
+	revived, _, err := q.revive(ctx, withTexts([]any{"IDS", len(entries)}, entries)...)
+	return revived, err
 }
 
 // ReviveAs puts a dead letter back with another payload. It returns [ErrNotFound] if the letter is not there, or its id is
@@ -108,19 +100,20 @@ func (q *Queue[T]) ReviveAs(ctx context.Context, entry string, payload T) error 
 	if err != nil {
 		return err
 	}
-	revived, err := q.revive(ctx, "ELEMENT", element, "IDS", 1, entry)
+	revived, _, err := q.revive(ctx, "ELEMENT", element, "IDS", 1, entry)
 	if err == nil && revived == 0 {
 		return ErrNotFound
 	}
 	return err
 }
 
-func (q *Queue[T]) revive(ctx context.Context, words ...any) (int, error) {
+// revive returns how many letters were put back, and which one comes next, if any.
+func (q *Queue[T]) revive(ctx context.Context, words ...any) (revived int, next any, err error) {
 	reply, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.REVIVE", q.settings.name}, words...)...)
-	if pair, _ := reply.([]any); len(pair) > 0 {
-		return integerOf(pair[0]), err
+	if pair, _ := reply.([]any); len(pair) == 2 {
+		return integerOf(pair[0]), pair[1], err
 	}
-	return 0, err
+	return 0, nil, err
 }
 
 // DropLetters removes these dead letters, and returns how many there were.

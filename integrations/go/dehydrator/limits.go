@@ -2,6 +2,7 @@ package dehydrator
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 )
@@ -41,29 +42,40 @@ type limitFunc func(*limiting)
 
 func (f limitFunc) limit(l *limiting) { f(l) }
 
-func limited(word string, n int, option string) LimitOption {
+func limited(option, word string, n, most int) LimitOption {
 	return limitFunc(func(l *limiting) {
-		l.number(n, 0, math.MaxInt, option)
+		l.number(n, 0, most, option)
 		l.of = append(l.of, word, n)
 	})
 }
 
-func limitedEach(word string, n int, option string) LimitOption {
+// each moves what an option sets to the limits of each group.
+func each(option string, of LimitOption) LimitOption {
 	return limitFunc(func(l *limiting) {
-		l.number(n, 0, math.MaxInt, option)
-		l.each, l.ofNone = append(l.each, word, n), option
+		var own limiting
+		of.limit(&own)
+		if wrong := (*OptionError)(nil); errors.As(own.wrong, &wrong) {
+			l.that(false, option, "%s", wrong.Problem)
+		}
+		l.each, l.ofNone = append(l.each, own.of...), option
 	})
 }
 
 // Length limits how many tasks fit: further ones are refused with [ErrQueueFull].
-func Length(n int) LimitOption { return limited("LENGTH", n, "Length") }
+func Length(n int) LimitOption { return limited("Length", "LENGTH", n, math.MaxInt) }
 
 // Held limits how many tasks workers have at a time.
-func Held(n int) LimitOption { return limited("HELD", n, "Held") }
+func Held(n int) LimitOption { return limited("Held", "HELD", n, math.MaxInt) }
 
 // Rate limits how many tasks are given out in any `per`, at least a millisecond.
 func Rate(n int, per time.Duration) LimitOption {
-	return limitFunc(func(l *limiting) { l.of = append(l.of, l.rate(n, per, "Rate")...) })
+	return limitFunc(func(l *limiting) {
+		l.number(n, 0, math.MaxInt, "Rate")
+		if l.of = append(l.of, "RATE", n); n != 0 {
+			l.span(per, time.Millisecond, "Rate")
+			l.of = append(l.of, "PER", milliseconds(per))
+		}
+	})
 }
 
 // Remember makes the server refuse the id of a task for so long after it was done, rounded up to milliseconds.
@@ -77,30 +89,19 @@ func Remember(d time.Duration) LimitOption {
 // Share sets how many tasks a group gives out in its turn, from 1 to 65535: by default 1. Give [Group] too.
 func Share(n int) LimitOption {
 	return limitFunc(func(l *limiting) {
-		l.number(n, 0, math.MaxUint16, "Share")
-		l.of, l.ofGroup = append(l.of, "SHARE", n), "Share"
+		limited("Share", "SHARE", n, math.MaxUint16).limit(l)
+		l.ofGroup = "Share"
 	})
 }
 
 // EachLength is [Length] of each group.
-func EachLength(n int) LimitOption { return limitedEach("LENGTH", n, "EachLength") }
+func EachLength(n int) LimitOption { return each("EachLength", Length(n)) }
 
 // EachHeld is [Held] of each group: with 1, the tasks of each customer are done in order, one at a time.
-func EachHeld(n int) LimitOption { return limitedEach("HELD", n, "EachHeld") }
+func EachHeld(n int) LimitOption { return each("EachHeld", Held(n)) }
 
 // EachRate is [Rate] of each group.
-func EachRate(n int, per time.Duration) LimitOption {
-	return limitFunc(func(l *limiting) { l.each, l.ofNone = append(l.each, l.rate(n, per, "EachRate")...), "EachRate" })
-}
-
-func (l *limiting) rate(n int, per time.Duration, option string) []any {
-	l.number(n, 0, math.MaxInt, option)
-	if n == 0 {
-		return []any{"RATE", 0}
-	}
-	l.span(per, time.Millisecond, option)
-	return []any{"RATE", n, "PER", milliseconds(per)}
-}
+func EachRate(n int, per time.Duration) LimitOption { return each("EachRate", Rate(n, per)) }
 
 func (g GroupOption) limit(l *limiting) { l.group = g }
 

@@ -65,24 +65,6 @@ func (w *Worker) tell(err error) {
 	w.config.Logger.Warn("dehydrator: the server does not answer, asking again", "error", err)
 }
 
-// watch stops the run when the context ends.
-func (w *Worker) watch(ctx context.Context) {
-	select {
-	case <-w.ended.Done():
-		return
-	case <-ctx.Done():
-		w.stop()
-	}
-	if w.config.ShutdownTimeout <= 0 {
-		return
-	}
-	select {
-	case <-w.ended.Done():
-	case <-time.After(w.config.ShutdownTimeout):
-		w.leave()
-	}
-}
-
 // work takes tasks until the run is stopped, or an error does not pass. Its context does not end.
 func (w *Worker) work(ctx context.Context) error {
 	defer w.closePolls()
@@ -199,18 +181,17 @@ func (w *Worker) take(ctx context.Context) error {
 		break
 	}
 	tasks, err := w.poll(ctx, room)
-	for range room - len(tasks) {
-		w.free <- struct{}{}
-	}
 	if w.stopped.Err() != nil {
 		// The POLL slept in the server when the stop was requested. Other workers can do these.
 		for _, one := range tasks {
 			w.giveBack(ctx, w.leases, one)
 		}
-		return err
+		tasks = nil
+	}
+	for range room - len(tasks) {
+		w.free <- struct{}{}
 	}
 	for _, one := range tasks {
-		w.handlers.Add(1)
 		go w.serve(ctx, one)
 	}
 	return err
@@ -269,15 +250,13 @@ func (w *Worker) poll(ctx context.Context, room int) ([]*delivery, error) {
 // await waits for the handlers, and gives back the tasks of those that are no longer waited for. No POLL sleeps by now,
 // which would get them again.
 func (w *Worker) await(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		w.handlers.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-w.left.Done():
-		w.cutOff(ctx)
+	for range w.config.Concurrency {
+		select {
+		case <-w.free:
+		case <-w.left.Done():
+			w.cutOff(ctx)
+			return
+		}
 	}
 }
 

@@ -44,51 +44,43 @@ type scheduleFunc func(*scheduling)
 func (f scheduleFunc) schedule(s *scheduling) { f(s) }
 
 // scheduled is an option of one word and its value.
-func scheduled(word string, value any, option string) ScheduleOption {
+func scheduled(option, word string, value any, check func(*checks)) ScheduleOption {
 	return scheduleFunc(func(s *scheduling) {
+		check(&s.checks)
 		s.that(!slices.Contains(s.words, any(word)), option, "is given beside another one of its kind")
 		s.words = append(s.words, word, value)
 	})
 }
 
+func isRight(*checks) {}
+
 // From sets the first moment at which a schedule may occur: by default, now.
-func From(at time.Time) ScheduleOption { return scheduledAt("FROM", at, unixMilliseconds(at), "From") }
+func From(at time.Time) ScheduleOption {
+	return scheduled("From", "FROM", unixMilliseconds(at), func(c *checks) { c.that(!at.IsZero(), "From", "is the zero time") })
+}
 
 // Until sets the last moment at which a schedule may occur: by default, it does not end.
 func Until(at time.Time) ScheduleOption {
-	return scheduledAt("UNTIL", at, max(0, at.UnixMilli()), "Until")
-}
-
-func scheduledAt(word string, at time.Time, ms int64, option string) ScheduleOption {
-	return scheduleFunc(func(s *scheduling) {
-		s.that(!at.IsZero(), option, "is the zero time")
-		scheduled(word, ms, option).schedule(s)
-	})
+	return scheduled("Until", "UNTIL", max(0, at.UnixMilli()), func(c *checks) { c.that(!at.IsZero(), "Until", "is the zero time") })
 }
 
 // Times limits how many tasks a schedule puts, from 1 on.
 func Times(n int) ScheduleOption {
-	return scheduleFunc(func(s *scheduling) {
-		s.number(n, 1, math.MaxInt, "Times")
-		scheduled("TIMES", n, "Times").schedule(s)
-	})
+	return scheduled("Times", "TIMES", n, func(c *checks) { c.number(n, 1, math.MaxInt, "Times") })
 }
 
 // MissedAll puts each occurrence that passed while there was no server, instead of the last one.
-func MissedAll() ScheduleOption { return scheduled("MISSED", "ALL", "MissedAll") }
+func MissedAll() ScheduleOption { return scheduled("MissedAll", "MISSED", "ALL", isRight) }
 
 // MissedNone leaves out occurrences that are over a minute late.
-func MissedNone() ScheduleOption { return scheduled("MISSED", "NONE", "MissedNone") }
+func MissedNone() ScheduleOption { return scheduled("MissedNone", "MISSED", "NONE", isRight) }
 
 // SkipOverlap leaves out an occurrence while the task of the last one waits or is being done.
-func SkipOverlap() ScheduleOption { return scheduled("OVERLAP", "SKIP", "SkipOverlap") }
+func SkipOverlap() ScheduleOption { return scheduled("SkipOverlap", "OVERLAP", "SKIP", isRight) }
 
 // Jitter makes each occurrence up to d late, rounded up to milliseconds: always as much for one occurrence.
 func Jitter(d time.Duration) ScheduleOption {
-	return scheduleFunc(func(s *scheduling) {
-		s.span(d, 0, "Jitter")
-		scheduled("JITTER", milliseconds(d), "Jitter").schedule(s)
-	})
+	return scheduled("Jitter", "JITTER", milliseconds(d), func(c *checks) { c.span(d, 0, "Jitter") })
 }
 
 // Every sets a schedule of the queue: the server puts a task at each occurrence, with the id name@unix-ms. Call it at each

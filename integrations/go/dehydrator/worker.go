@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -87,10 +86,8 @@ type Worker struct {
 	// For what ends or renews a lease, which is resent as long as the lease may run.
 	leases *server
 	held   held
-	// Holds a value for each handler that may still begin.
+	// Holds a value for each handler that does not run.
 	free chan struct{}
-	// The handlers that run.
-	handlers sync.WaitGroup
 
 	isRunning atomic.Bool
 	// stopped: no more tasks are taken. left: handlers are not waited for. finished: none is waited for. ended: Run returns.
@@ -121,7 +118,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.prepare(); err != nil {
 		return err
 	}
-	go w.watch(ctx)
+	defer context.AfterFunc(ctx, func() {
+		if w.stop(); w.config.ShutdownTimeout > 0 {
+			time.AfterFunc(w.config.ShutdownTimeout, w.leave)
+		}
+	})()
 	return w.work(context.WithoutCancel(ctx))
 }
 

@@ -572,6 +572,8 @@ func TestAHandlerAsksForItsGroupAndItsLastAttempt(t *testing.T) {
 	until(t, empty(t, jobs))
 	must(jobs.Enqueue(ctx, 1, dehydrator.Attempts(1)))(t)
 	until(t, empty(t, jobs))
+	made := &dehydrator.Task[int]{Meta: dehydrator.Meta{Attempt: 3}, Payload: 7}
+	equal(t, must(made.Info(ctx))(t).Attempt, 3)
 	equal(t, strings.Join(told.all(), ","), "anna1 2 falsetrue,anna2 2 truenotrue,1 1 truetrue")
 }
 
