@@ -217,7 +217,8 @@ class Operations:
         return ("DEHYDRATOR.RENEW", key, self._ttl(), *pairs)
 
     def _reject(self) -> tuple[Any, ...]:
-        return ("DEHYDRATOR.REJECT", *self._pairs(), *self._maybe(0.4, "REASON", "it cannot succeed"))
+        element = self._maybe(0.3, "ELEMENT", self._element())
+        return ("DEHYDRATOR.REJECT", *self._pairs(), *element, *self._maybe(0.4, "REASON", "it cannot succeed"))
 
     def _revive(self) -> tuple[Any, ...]:
         key = self._key()

@@ -168,7 +168,7 @@ def test_groups_have_rates(memory: MemoryServer, jobs: Queue) -> None:
     memory.execute_command(*limit, "EACH", "RATE", 2, "PER", 1000)
     memory.execute_command(*limit, "GROUP", "bert", "HELD", 5, "RATE", 1, "PER", 500)
     for group in ("anna", "bert", ""):
-        jobs.put_many([Item(f"{group}{n}") for n in range(3)], group=group)
+        jobs.put_many([Item(f"{group}{n}") for n in range(3)], group=group or None)
     memory.drain(worker)
     assert done == ["anna0", "bert0", "0", "anna1", "1", "2"]
     assert memory.execute_command("DEHYDRATOR.TTN", "jobs") == 500

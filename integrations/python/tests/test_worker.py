@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
@@ -407,14 +408,6 @@ def test_prometheus_counts(server: RealServer) -> None:
     wait_until(lambda: (count("succeeded"), count("retried"), count("buried")) == (2, 1, 1))
 
 
-def test_terms_that_make_no_sense_are_refused(jobs: Queue) -> None:
-    for terms in ({"concurrency": 0}, {"lease": 0.01}, {"attempts": 0}, {"attempts": 65536}):
-        with pytest.raises(ValueError, match=r"at least|from 1 to"):
-            Worker(jobs, print, **terms)
-    with pytest.raises(ValueError, match="needs a queue"):
-        Worker([], print)
-
-
 @pytest.mark.parametrize(
     "others",
     [
@@ -502,10 +495,72 @@ worker.run()
     assert not Queue(server.url, "jobs").look("a").leased
 
 
+@pytest.mark.parametrize(
+    ("there", "asked", "said"),
+    [
+        (3, 5, ["queue jobs has attempts=3 in the server; this worker asks for 5"]),
+        (None, 5, ["queue jobs has attempts=None in the server; this worker asks for 5"]),
+        *((there, asked, []) for there, asked in ((3, 3), (3, "queue"), (3, None), ("no policy", 5))),
+    ],
+)
+def test_a_worker_tells_that_the_queue_has_another_policy(
+    jobs: Queue, run: Run, caplog: pytest.LogCaptureFixture, there: Any, asked: Any, said: list[str]
+) -> None:
+    if there != "no policy":
+        jobs.set_policy(attempts=there)
+    done = threading.Event()
+    jobs.put(1)
+    with run(lambda job: done.set(), attempts=asked):
+        assert done.wait(60)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == said
+
+
+@pytest.mark.parametrize(("error", "has_traceback"), [(Retry(0), False), (Reject("no"), False), (ValueError(), True)])
+def test_what_the_work_asks_for_is_logged_in_one_line(
+    jobs: Queue, run: Run, caplog: pytest.LogCaptureFixture, error: Exception, has_traceback: bool
+) -> None:
+    def work(job: Job) -> None:
+        if job.attempt == 1:
+            raise error
+
+    jobs.put(1)
+    with run(work):
+        wait_until(lambda: len(jobs) == 0)
+    (record,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    assert bool(record.exc_info) == has_traceback
+
+
+def test_work_that_takes_too_long_keeps_its_place_if_asked(jobs: Queue, run: Run) -> None:
+    running, most, attempts = set(), [], []
+
+    def work(job: Job) -> None:
+        running.add(job.token)
+        most.append(len(running))
+        attempts.append(job.attempt)
+        if job.attempt == 1:
+            # Goes on long beyond its time and its lease.
+            assert job.lost.wait(60)
+            time.sleep(1.5)
+        running.discard(job.token)
+
+    jobs.limit(each_held=1)
+    for _ in range(2):
+        jobs.put(1, group="anna")
+    with run(work, timeout=0.1, keep_place=True, lease=0.5, concurrency=3):
+        wait_until(lambda: len(jobs) == 0)
+    assert max(most) == 1
+    assert sorted(attempts) == [1, 1, 2, 2]
+
+
+def test_a_timeout_that_cannot_be_told_is_a_failure(jobs: Queue, run: Run) -> None:
+    jobs.put(1)
+    with run(print, timeout=lambda job: "5", attempts=1):
+        (letter,) = wait_until(jobs.dead_letters)
+    assert "`timeout` is a number of seconds" in letter.reason
+
+
 def test_work_may_say_in_a_timedelta_when_to_try_again() -> None:
     assert Retry(timedelta(minutes=1)).delay == 60
-    with pytest.raises(TypeError, match="a duration is"):
-        Retry("60")
 
 
 def test_the_backoff_doubles_and_has_a_jitter() -> None:

@@ -199,12 +199,6 @@ def test_work_of_the_other_kind_is_refused(server: RealServer, kind: str) -> Non
         aio.Worker(aio.Queue(server.url, "jobs"), Callable())
 
 
-@pytest.mark.parametrize("wrong", [{"attempts": "3"}, {"concurrency": 1.5}, {"concurrency": True}, {"timeout": "1"}])
-def test_wrong_types_are_refused(server: RealServer, wrong: dict[str, Any]) -> None:
-    with pytest.raises(TypeError):
-        Worker(Queue(server.url, "jobs"), print, **wrong)
-
-
 def test_two_queues_of_one_name_are_refused(server: RealServer) -> None:
     with pytest.raises(ValueError, match="two queues of one worker have one name"):
         Worker([Queue(server.url, "jobs"), Queue(server.url, "jobs", keys=1)], print)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from dehydrator_queue.options import number
+
 
 @dataclass(frozen=True)
 class Backoff:
-    """Doubles with each attempt, with jitter, so that jobs that failed together do not retry together. In seconds."""
+    """Grows with each attempt, with jitter, so that jobs that failed together do not retry together. In seconds."""
 
     first: float = 1.0
     factor: float = 2.0
     most: float = 3600.0
     #: From 0 to 1: the random share of the delay.
     jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("first", "factor", "most"):
+            number(name, getattr(self, name))
+        number("jitter", self.jitter, most=1.0)
 
     def after(self, attempt: int) -> float:
         """Returns the delay after this attempt, counted from 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dehydrator_queue.durations import Duration, in_seconds
+from dehydrator_queue.options import Duration, in_seconds
 
 
 class DehydratorError(Exception):
@@ -62,7 +62,7 @@ class Retry(Exception):
 
     def __init__(self, delay: Duration, reason: str = "the work asked to be tried again") -> None:
         super().__init__(reason)
-        self.delay = in_seconds(delay)
+        self.delay = in_seconds("delay", delay)
 
 
 def reason_of(error: BaseException) -> str:

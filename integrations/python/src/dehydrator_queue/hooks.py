@@ -8,10 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from dehydrator_queue.errors import reason_of
+from dehydrator_queue.errors import Reject, Retry, TookTooLong, reason_of
 from dehydrator_queue.job import Delivery, Job, id_text
 
 log = logging.getLogger("dehydrator_queue")
+
+
+def _traceback(error: BaseException | None) -> BaseException | None:
+    """Returns the error whose traceback is logged. What the work asked for, and a time that is over, have none."""
+    return None if isinstance(error, (Reject, Retry, TookTooLong)) else error
 
 
 NO_HEADERS: Mapping[str, str] = {}
@@ -43,11 +48,11 @@ class Hooks:
 
     def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
         told = (job.queue, job.id, job.attempt, delay, reason_of(error))
-        log.warning("%s: %s failed, attempt %d, again in %.1f s: %s", *told, exc_info=error)
+        log.warning("%s: %s failed, attempt %d, again in %.1f s: %s", *told, exc_info=_traceback(error))
 
     def buried(self, delivery: Delivery, reason: str, error: BaseException | None = None) -> None:
         """Called for jobs that became dead letters here, but not for those that the server moved itself."""
-        log.error("%s: %s is a dead letter: %s", delivery.key, id_text(delivery.id), reason, exc_info=error)
+        log.error("%s: %s is a dead letter: %s", delivery.key, id_text(delivery.id), reason, exc_info=_traceback(error))
 
     def lost(self, job: Job) -> None:
         """Called for a job that was cancelled, that another worker has by now, or that a stop interrupted."""

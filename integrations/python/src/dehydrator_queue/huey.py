@@ -14,7 +14,7 @@ from huey.api import ResultGroup, Task
 from huey.signals import SIGNAL_ENQUEUED
 from huey.storage import RedisStorage
 
-from dehydrator_queue.durations import milliseconds
+from dehydrator_queue.options import rounded_up
 from dehydrator_queue.queue.commands import as_bytes
 from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.queue.server import explain
@@ -38,7 +38,7 @@ class DehydratorStorage(RedisStorage):
         pipe = self.conn.pipeline()
         # Sent each time, because the database may have been flushed.
         pipe.execute_command("DEHYDRATOR.ONDUE", self.later_key, "LIST", self.queue_key, "LEFT")
-        delay = milliseconds(moment - datetime.now(timezone.utc))
+        delay = rounded_up((moment - datetime.now(timezone.utc)).total_seconds())
         # As in a sorted set, equal bytes exist once.
         pipe.execute_command(
             "DEHYDRATOR.PUSH", self.later_key, delay, data, hashlib.sha256(data).hexdigest(), "REPLACE"

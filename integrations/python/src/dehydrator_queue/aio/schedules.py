@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from dehydrator_queue.aio.awaited import awaited
 from dehydrator_queue.aio.server import Server
+from dehydrator_queue.queue import schedules as threaded
 from dehydrator_queue.queue.scheduling import Schedule, Scheduling
 
 
@@ -19,20 +21,9 @@ class Schedules:
         for schedule in await self._server.ask(self._scheduling.all()):
             yield schedule
 
-    async def length(self) -> int:
-        return await self._server.ask(self._scheduling.length())
-
-    async def get(self, name: str | bytes) -> Schedule | None:
-        return await self._server.ask(self._scheduling.get(name))
-
-    async def remove(self, name: str | bytes) -> bool:
-        return await self._server.ask(self._scheduling.remove(name))
-
-    async def pause(self, name: str | bytes) -> bool:
-        return await self._server.follow(self._scheduling.pause(name))
-
-    async def resume(self, name: str | bytes) -> bool:
-        return await self._server.follow(self._scheduling.resume(name))
-
-    async def run(self, name: str | bytes) -> str | None:
-        return await self._server.follow(self._scheduling.run(name))
+    length = awaited(threaded.Schedules.__len__)
+    get = awaited(threaded.Schedules.get)
+    remove = awaited(threaded.Schedules.remove)
+    pause = awaited(threaded.Schedules.pause)
+    resume = awaited(threaded.Schedules.resume)
+    run = awaited(threaded.Schedules.run)

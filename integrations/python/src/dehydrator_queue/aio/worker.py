@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from dehydrator_queue.aio.cancellations import tell
 from dehydrator_queue.aio.queue import Queue
@@ -16,17 +17,14 @@ from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.confirming import Confirming
 from dehydrator_queue.aio.wide.pollers import Pollers
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.durations import Duration
-from dehydrator_queue.errors import TookTooLong
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
+from dehydrator_queue.options import Duration, flag
 from dehydrator_queue.queue.library import passes
-from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.steps import run_async
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log, too_long
 from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
 from dehydrator_queue.worker.threads import SLICE
-
-T = TypeVar("T")
 
 
 class Worker(Working):
@@ -35,6 +33,9 @@ class Worker(Working):
     Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job, or of
     one that takes too long, is cancelled.
     """
+
+    # A cancellation of a task of its own, as when the loop ends, is one of the work.
+    _failures = (Exception, asyncio.CancelledError)
 
     def __init__(
         self,
@@ -49,17 +50,18 @@ class Worker(Working):
         block: Duration = 2.0,
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
+        keep_place: bool = False,
         wait_replicas: int = 0,
     ) -> None:
         """See dehydrator_queue.Worker."""
         if not is_coroutine(work):
-            raise TypeError("the work is no coroutine function (async def): use dehydrator_queue.Worker")
-        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout)
+            raise TypeError("the `work` is no coroutine function (async def): use dehydrator_queue.Worker")
+        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout, keep_place)
         super().__init__(by_name(queues, Queue), settings, hooks, wait_replicas)
         self._work = work
         self._works: dict[int, asyncio.Future[Any]] = {}
         self._is_running = False
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or SIGTERM or SIGINT, or until its task is cancelled. Raises permanent errors.
@@ -67,6 +69,7 @@ class Worker(Working):
         The second signal interrupts the work, as a cancellation does, and the third ends the process. An earlier `stop`
         ends it at once. After it has returned, it can be called again.
         """
+        flag("signals", signals)
         if self._is_running:
             raise RuntimeError("the worker is running")
         self._is_running = True
@@ -87,18 +90,8 @@ class Worker(Working):
 
     async def _run(self) -> None:
         self._pid = os.getpid()
-        first = next(iter(self._queues.values()))
         server, block_ms = self._open(Server, Confirming)
-        await server.check(first.name, self._stops, self._hooks.interrupted)
-        if self._is_wide:
-            try:
-                # Finds the nodes while they reply.
-                await self._leases.check(first.name)
-            except Exception as error:
-                if not passes(error):
-                    raise
-        for queue in () if self._is_wide else self._queues.values():
-            await server.follow(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
+        await run_async(self._beginning(server))
         told = tell(self._leases.client, lambda: list(self._commands), self._renew_of)
         beside = [asyncio.create_task(self._watch()), asyncio.create_task(told)]
         log.info("%s: a worker begins, %d at a time", ", ".join(self._queues), self._settings.concurrency)
@@ -129,10 +122,10 @@ class Worker(Working):
 
     async def _finish(self) -> None:
         """Waits for the work that has begun, until a limited stop is over."""
-        while self._ending and time.monotonic() < self._stop_by:
-            await asyncio.wait(self._ending, timeout=SLICE)
-        if self._ending:
-            await self._cut_off()
+        while self._tasks and time.monotonic() < self._stop_by:
+            await asyncio.wait(self._tasks, timeout=SLICE)
+        if self._tasks:
+            await run_async(self._cutting_off())
 
     async def _take_from_keys(self, server: Server, block_ms: int) -> None:
         """Takes jobs from all keys of the queues, until the worker stops."""
@@ -145,91 +138,46 @@ class Worker(Working):
 
     def _begin(self, delivery: Delivery) -> asyncio.Task[None]:
         task = asyncio.create_task(self._serve(delivery))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _take(self, server: Server, block_ms: int) -> None:
         """Waits for free capacity, and for up to that many jobs."""
-        room = min(self._settings.concurrency - len(self._ending), MOST_AT_ONCE)
+        room = min(self._settings.concurrency - len(self._tasks), MOST_AT_ONCE)
         if room == 0:
-            await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(self._tasks, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
             return
-        question = poll(list(self._queues), room, self._settings.lease_ms, new_token(), block_ms)
-        began = time.monotonic()
-        deliveries = await server.ask(question, None, self._stops, self._hooks.interrupted)
-        if deliveries:
-            self._hooks.received(deliveries, time.monotonic() - began)
-        for delivery in deliveries:
+        for delivery in await run_async(self._polling(server, room, block_ms)):
             self._begin(delivery)
 
     async def _serve(self, delivery: Delivery) -> None:
         try:
-            await self._do(delivery)
+            await run_async(self._doing(delivery))
         except Exception as error:
             # It was neither settled nor given back, so it is delivered again when its lease expires.
             self._hooks.crashed(error)
-
-    async def _cut_off(self) -> None:
-        """Cancels the work that still runs, and gives its jobs back."""
-        silent: set[str] = set()
-        some = self._running.lose_some()
-        for _, job in some:
-            self._cancel(job)
-        for delivery, job in some:
-            try:
-                if delivery.key not in silent:
-                    await self._follow(self._cut(delivery), patience=0)
-            except Exception as error:
-                # It is delivered again when its lease expires.
-                self._hooks.crashed(error)
-                if passes(error):
-                    silent.add(delivery.key)
-            self._hooks.lost(job)
 
     def _cancel(self, job: Job) -> None:
         if (work := self._works.get(id(job))) is not None:
             work.cancel()
 
-    async def _do(self, delivery: Delivery) -> None:
-        verbs = self._commands[delivery.key]
-        if self._is_stopping:
-            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
-            await self._ask(verbs.give_back(delivery.token, delivery.id))
-            return
+    async def _work_on(self, delivery: Delivery, job: Job, seconds: float) -> None:
+        work = self._works[id(job)] = asyncio.create_task(self._work_alone(job))
         try:
-            job = Job.of(delivery, verbs.codec.decode, verbs.queue)
-        except Exception as error:
-            self._hooks.buried(delivery, await self._follow(self._fail_to_decode(delivery, error)))
-            return
-        self._running.add(delivery, job)
-        failure: BaseException | None = None
-        began = time.monotonic()
-        try:
-            self._hooks.started(job)
-            with self._hooks.working(job):
-                await self._work_on(job)
-        except (Exception, asyncio.CancelledError) as error:
-            failure = error
+            if seconds < math.inf:
+                ended, _ = await asyncio.wait({work}, timeout=seconds)
+                if not ended and self._settings.keep_place:
+                    # It is not cancelled: what it has begun in a thread would go on.
+                    self._tell_late(job)
+                    await asyncio.wait({work})
+                elif not ended:
+                    # Its place is free then, whatever it does with that.
+                    work.cancel()
+                    raise too_long(seconds)
+            await work
         finally:
             self._works.pop(id(job), None)
-        if not self._running.remove(delivery) or job.lost.is_set():
-            return
-        if isinstance(failure, TookTooLong):
-            # For what it has begun elsewhere, such as in a thread.
-            job.lost.set()
-        await self._end(delivery, job, failure, time.monotonic() - began)
-
-    async def _work_on(self, job: Job) -> None:
-        seconds = self._settings.time_of(job)
-        work = self._works[id(job)] = asyncio.create_task(self._work_alone(job))
-        if seconds < float("inf"):
-            ended, _ = await asyncio.wait({work}, timeout=seconds)
-            if not ended:
-                # Its place is free, whatever it does with that.
-                work.cancel()
-                raise TookTooLong(f"it did not end within {seconds:g} s")
-        await work
 
     async def _work_alone(self, job: Job) -> None:
         try:
@@ -238,24 +186,6 @@ class Worker(Working):
             self._leave_child(error)
             raise
         self._leave_child(None)
-
-    async def _end(self, delivery: Delivery, job: Job, failure: BaseException | None, seconds: float) -> None:
-        """Settles a job whose work has ended, or gives it back, or makes it a dead letter."""
-        if failure is None:
-            # A 0 can mean that a first SETTLE worked, but its reply was lost.
-            with self._hooks.settling(job, "settle"):
-                await self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
-            self._hooks.succeeded(job, seconds)
-            return
-        await self._follow(self._fail(delivery, job, failure, seconds))
-
-    async def _ask(self, question: Question[Any], server: Server | None = None) -> Any:
-        return await (server or self._leases).ask(question, self._patience(), tell=self._hooks.interrupted)
-
-    async def _follow(self, flow: Flow[T], patience: float | None = None) -> T:
-        patience = self._patience() if patience is None else patience
-        result: T = await self._leases.follow(flow, patience, tell=self._hooks.interrupted)
-        return result
 
     async def _watch(self) -> None:
         """Renews the current jobs, three times per lease."""
@@ -267,11 +197,7 @@ class Worker(Working):
                 for name, held in self._running.by_key().items():
                     if name not in renewing or renewing[name].done():
                         renewing[name] = asyncio.create_task(self._renew(name, held))
-                if time.monotonic() >= self._limit_at:
-                    try:
-                        await self._follow(self._limit_again(), patience=0)
-                    except Exception as error:
-                        self._hooks.crashed(error)
+                await run_async(self._limiting_again())
         finally:
             for task in renewing.values():
                 task.cancel()
@@ -283,11 +209,4 @@ class Worker(Working):
             await self._renew(name, held)
 
     async def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
-        try:
-            # As long as the leases still run.
-            question = self._commands[name].renew(self._settings.lease_ms, held)
-            renewed = await self._leases.ask(question, 2 * self._settings.renewal, tell=self._hooks.interrupted)
-        except Exception as error:
-            self._hooks.crashed(error)
-            return
-        self._lose_unrenewed(name, held, renewed, self._cancel)
+        await run_async(self._renewing(name, held, lambda: False))

@@ -16,16 +16,18 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
 from dehydrator_queue.codec import Raw
 from dehydrator_queue.dramatiq.schedules import Periodic, cron, every, schedules_of
-from dehydrator_queue.durations import Duration, milliseconds
 from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import look_words, names_of_message, push_words, take
 from dehydrator_queue.frameworks.leases import Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.options import Duration, milliseconds, patience_of
 from dehydrator_queue.queue.commands import (
+    KEEP,
     Flow,
     Keep,
     Question,
     as_bytes,
+    check_deliveries,
     keep_words,
     limit_words,
     new_token,
@@ -38,7 +40,7 @@ from dehydrator_queue.queue.queue import Queue
 from dehydrator_queue.queue.schedules import Schedules
 from dehydrator_queue.queue.server import Server
 from dehydrator_queue.wide.deliveries import Deliveries
-from dehydrator_queue.wide.directory import Keys
+from dehydrator_queue.wide.directory import Keys, keys_of
 
 __all__ = ["DehydratorBroker", "DehydratorConsumer", "cron", "every"]
 
@@ -74,7 +76,7 @@ class DehydratorBroker(Broker):
         namespace: str = "dramatiq",
         lease: Duration = 60.0,
         patience: float = 10.0,
-        keep_dead: Keep = 10_000,
+        keep_dead: Keep = KEEP,
         deliveries: int | None = None,
         schedules: bool = False,
         keys: Keys | None = None,
@@ -88,15 +90,18 @@ class DehydratorBroker(Broker):
         `dehydrator_queue.Queue`.
         """
         keep_words(keep_dead)
+        check_deliveries(deliveries)
+        if keys is not None:
+            keys_of(keys)
         self.keep_dead, self.deliveries = keep_dead, deliveries
         super().__init__(middleware=middleware)
         self.namespace = namespace
         self.queues: set[str] = set()
-        self._keys, self._patience = keys, patience
+        self._keys, self._patience = keys, patience_of(patience)
         self._opened: dict[str, Queue[Any]] = {}
         self.client: Client = client or connect(url, timeout=LONGEST_BLOCK + 5, **options)
         self.server = Server(self.client, patience)
-        lease_ms = milliseconds(lease)
+        lease_ms = milliseconds("lease", lease, 100)
         own: Client = client or connect(url, timeout=reply_in(lease_ms), **options)
         self._clients = [self.client, own]
         self.leases = Leases(lambda: own, lease_ms, are_apart=is_cluster(own))
@@ -197,7 +202,7 @@ class DehydratorBroker(Broker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         if self.deliveries is not None and self._keys is None:
             key = self.key(queue_name)
-            self.ask(*limit_words(key, dead_of(key, self.client), self.deliveries, self.keep_dead))
+            self.ask(*limit_words(key, dead_of(key, self.client), self.deliveries, self.keep_dead, "NX"))
         kind = DehydratorConsumer if self._keys is None else ConsumerOfKeys
         return kind(self, queue_name, prefetch, timeout)
 
@@ -272,7 +277,7 @@ class DehydratorConsumer(Consumer):
             if self._room() <= 0:
                 return
         lease_ms = self.broker.leases.lease_ms
-        question = poll([self.key], self._room(), lease_ms, self.token, milliseconds(self.block))
+        question = poll([self.key], self._room(), lease_ms, self.token, milliseconds("block", self.block))
         try:
             # The same token gets the messages of a reply that was lost.
             self.taken = self.broker.server.ask(question)
@@ -334,7 +339,7 @@ class ConsumerOfKeys(DehydratorConsumer):
 
     def __init__(self, broker: DehydratorBroker, queue_name: str, prefetch: int, timeout: int) -> None:
         super().__init__(broker, queue_name, prefetch, timeout)
-        lease_ms, block_ms = broker.leases.lease_ms, milliseconds(LONGEST_BLOCK)
+        lease_ms, block_ms = broker.leases.lease_ms, milliseconds("block", LONGEST_BLOCK)
         self._deliveries = Deliveries(broker.queue(queue_name), prefetch, lease_ms, block_ms)
 
     def _take(self) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from dramatiq import Message, Middleware
 
-from dehydrator_queue.durations import Duration
 from dehydrator_queue.frameworks.occurrences import Occurrences, plan_of_framework
 from dehydrator_queue.job import Delivery, id_bytes, id_text
+from dehydrator_queue.options import Duration
 from dehydrator_queue.queue.library import is_cluster
 from dehydrator_queue.queue.opening import beside
 from dehydrator_queue.queue.schedules import Schedules

@@ -25,7 +25,7 @@ from dehydrator_queue.kombu.counting import Counting
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS, release_in_order
 from dehydrator_queue.kombu.shutdown import is_stopping, kept_of
-from dehydrator_queue.queue.commands import Keep, limit_words, new_token, reject
+from dehydrator_queue.queue.commands import KEEP, Keep, limit_words, new_token, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
 
@@ -60,7 +60,7 @@ class Dehydrated(Counting):
     lease: float | None = None
 
     #: How many dead letters to keep.
-    keep_dead: Keep = None
+    keep_dead: Keep = KEEP
 
     #: How often a message is delivered before it is a dead letter, such as a task that kills its process; by default
     #: without limit.
@@ -202,7 +202,7 @@ class Dehydrated(Counting):
         for key in self._keys(queue) if self.deliveries is not None else ():
             with self.conn_or_acquire() as client:
                 try:
-                    client.execute_command(*limit_words(key, f"{key}:dead", self.deliveries, self.keep_dead))
+                    client.execute_command(*limit_words(key, f"{key}:dead", self.deliveries, self.keep_dead, "NX"))
                 except self.ResponseError as error:
                     if passes(error):
                         raise

@@ -10,17 +10,28 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from dehydrator_queue.codec import Codec
-from dehydrator_queue.durations import LONGEST_MS, Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.envelope import unwrap, wrap
 from dehydrator_queue.job import DeadLetter, Delivery, Item, Put, Waiting, id_bytes, id_text
+from dehydrator_queue.options import (
+    LONGEST_MS,
+    MOST_ATTEMPTS,
+    Duration,
+    attempts_of,
+    flag,
+    group_words,
+    instance,
+    milliseconds,
+    rounded_up,
+    text,
+    unix_milliseconds,
+    whole,
+)
 
 T = TypeVar("T")
 
-#: How many dead letters to keep; by default all.
+#: How many dead letters to keep; None: all. By default so many.
 Keep = int | None
-
-#: The limit of DELIVERIES that is none.
-ENDLESS = 65_535
+KEEP = 10_000
 
 #: What the replies of MPUSH mean.
 RESULTS: dict[int, Literal["stored", "exists", "full"]] = {1: "stored", 0: "exists", -1: "full"}
@@ -46,26 +57,24 @@ Flow = Generator[Question[Any], Any, T]
 
 def name_of(id: str | bytes | None) -> bytes:
     """Returns the id of a payload: the given one, or a generated one."""
-    if id is not None and not id:
-        raise ValueError("an id is not empty; without one, an id is drawn")
-    return id_bytes(uuid.uuid4().hex if id is None else id)
+    return id_bytes(uuid.uuid4().hex if id is None else text("id", id))
 
 
-def _check_moments(delay: Duration, at: datetime | float | None) -> None:
+def _moment_words(delay: Duration, at: datetime | float | None) -> tuple[int, tuple[Any, ...]]:
+    """Returns the delay in milliseconds, and the option AT."""
+    ms = milliseconds("delay", delay)
     if at is not None and delay:
         raise ValueError("`delay` and `at` exclude each other")
+    return ms, () if at is None else ("AT", unix_milliseconds("at", at))
 
 
-def _own_words(within: Duration | None, attempts: int | None, group: str | bytes | None) -> list[Any]:
+def _own_words(
+    replace: bool, within: Duration | None, attempts: int | None, group: str | bytes | None
+) -> tuple[Any, ...]:
     """Returns the options of PUSH and MPUSH for what holds of a job alone."""
-    words: list[Any] = [] if within is None else ["WITHIN", milliseconds(within)]
-    if attempts is not None:
-        words += ["DELIVERIES", attempts]
-    return [*words, *_of_group(group)]
-
-
-def _of_group(group: str | bytes | None) -> tuple[Any, ...]:
-    return () if group is None else ("GROUP", group)
+    end = () if within is None else ("WITHIN", milliseconds("within", within, 1))
+    most = () if attempts is None else ("DELIVERIES", attempts_of(attempts))
+    return ("REPLACE" if flag("replace", replace) else "NX", *end, *most, *group_words(group))
 
 
 def _repeated(question: Question[int]) -> Flow[int]:
@@ -130,37 +139,54 @@ def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: i
 
 def keep_words(keep: Keep) -> tuple[Any, ...]:
     """Returns the option of ONDUE that limits a stream."""
-    if keep is None:
-        return ()
-    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-        raise ValueError(f"keep_dead is a number of dead letters, from 1 on, not {keep!r}")
-    return "MAXLEN", "~", keep
+    return () if keep is None else ("MAXLEN", "~", whole("keep_dead", keep))
 
 
 def reason_words(reason: str) -> tuple[Any, ...]:
     """Returns the option of RELEASE and REJECT that tells the reason."""
-    text = reason.encode(errors="backslashreplace")[:REASON_BYTES]
-    return ("REASON", text.decode(errors="ignore").encode()) if text else ()
+    told = reason.encode(errors="backslashreplace")[:REASON_BYTES]
+    return ("REASON", told.decode(errors="ignore").encode()) if told else ()
 
 
-def limit_words(key: str, dead: str, attempts: int | None, keep: Keep) -> tuple[Any, ...]:
-    """Returns the words that limit the deliveries of a queue, unless it has a policy already."""
-    most = ENDLESS if attempts is None else attempts
-    return ("DEHYDRATOR.ONDUE", key, "NX", "HOLD", "DELIVERIES", most, "STREAM", dead, *keep_words(keep))
+def check_deliveries(deliveries: int | None) -> None:
+    """Checks an option of frameworks, which may be none."""
+    if deliveries is not None:
+        whole("deliveries", deliveries, 1, MOST_ATTEMPTS)
+
+
+def limit_words(key: str, dead: str, attempts: int | None, keep: Keep, *how: str) -> tuple[Any, ...]:
+    """Returns the words that limit the deliveries of a queue: with NX, unless it has a policy already."""
+    most = MOST_ATTEMPTS if attempts is None else attempts_of(attempts)
+    return ("DEHYDRATOR.ONDUE", key, *how, "HOLD", "DELIVERIES", most, "STREAM", dead, *keep_words(keep))
 
 
 def reject(
-    key: str, dead: str, token: str, id: bytes, reason: str, attempts: int | None = None, keep: Keep = None
+    key: str,
+    dead: str,
+    token: str,
+    id: bytes,
+    reason: str,
+    attempts: int | None = None,
+    keep: Keep = None,
+    element: bytes | None = None,
 ) -> Flow[bool]:
     """Makes what is still held a dead letter. A queue without a policy, as after a flush, gets one."""
-    words = ("DEHYDRATOR.REJECT", key, token, id, *reason_words(reason))
+    question = _reject(key, token, id, reason, element)
     try:
-        return bool((yield Question(words, _is_only)))
+        return bool((yield question))
     except Exception as error:
         if not str(error).startswith("NORULE"):
             raise
-    yield Question(limit_words(key, dead, attempts, keep), lambda reply: None)
-    return bool((yield Question(words, _is_only)))
+    yield Question(limit_words(key, dead, attempts, keep, "NX"), lambda reply: None)
+    return bool((yield question))
+
+
+def _reject(key: str, token: str, id: bytes, reason: str, element: bytes | None) -> Question[bool]:
+    return Question(("DEHYDRATOR.REJECT", key, token, id, *_new(element), *reason_words(reason)), _is_only)
+
+
+def _new(element: bytes | None) -> tuple[Any, ...]:
+    return () if element is None else ("ELEMENT", element)
 
 
 def _is_only(reply: Any) -> bool:
@@ -170,7 +196,7 @@ def _is_only(reply: Any) -> bool:
 class Commands:
     """The commands of one queue."""
 
-    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None, queue: str | None = None) -> None:
+    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = KEEP, queue: str | None = None) -> None:
         """`queue`: the name of the queue, if it is not its key."""
         keep_words(keep)
         self.keep = keep
@@ -203,73 +229,73 @@ class Commands:
         delay: Duration,
         at: datetime | float | None,
         replace: bool,
-        headers: Mapping[str, str] | None = None,
-        *,
-        within: Duration | None = None,
-        attempts: int | None = None,
-        group: str | bytes | None = None,
-        drawn: bool = False,
-    ) -> Question[str | None]:
-        """`drawn`: the id was generated for this command."""
-        _check_moments(delay, at)
-        drawn, id = drawn or id is None, name_of(id)
-        words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.encode(payload, headers), id]
-        words.append("REPLACE" if replace else "NX")
-        if at is not None:
-            words += ["AT", unix_milliseconds(at)]
-        words += _own_words(within, attempts, group)
-        # A generated id exists only if the same command arrived before.
-        return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
+        within: Duration | None,
+        attempts: int | None,
+        group: str | bytes | None,
+    ) -> tuple[bytes, Callable[[Mapping[str, str]], Question[str | None]]]:
+        """Returns the id, and what makes the question from the headers."""
+        is_drawn, name = id is None, name_of(id)
+        ms, moment = _moment_words(delay, at)
+        options = _own_words(replace, within, attempts, group)
+
+        def sent(headers: Mapping[str, str]) -> Question[str | None]:
+            words = ("DEHYDRATOR.PUSH", self.key, ms, self.encode(payload, headers), name, *options, *moment)
+            # A generated id exists only if the same command arrived before.
+            return Question(words, lambda reply: id_text(name) if is_drawn or reply is not None else None)
+
+        return name, sent
 
     def put_many(
         self,
         items: Iterable[Item],
         replace: bool,
-        headers: Mapping[str, str] | None = None,
-        *,
-        within: Duration | None = None,
-        attempts: int | None = None,
-        group: str | bytes | None = None,
-    ) -> list[Question[list[Put]]]:
-        questions = []
-        options = ["REPLACE" if replace else "NX", *_own_words(within, attempts, group)]
-        words: list[Any] = []
-        ids: list[tuple[str, bool]] = []
-        weight = 0
+        within: Duration | None,
+        attempts: int | None,
+        group: str | bytes | None,
+    ) -> tuple[list[bytes], Callable[[Mapping[str, str]], list[Question[list[Put]]]]]:
+        """Returns the ids, and what makes the questions from the headers."""
+        some = [instance("items", item, Item, "some of Item") for item in items]
+        options = _own_words(replace, within, attempts, group)
+        told = [(name_of(item.id), milliseconds("delay", item.delay), item) for item in some]
 
-        def flush() -> None:
-            here = list(ids)
+        def sent(headers: Mapping[str, str]) -> list[Question[list[Put]]]:
+            batches: list[list[tuple[int, bytes, bytes, bool]]] = [[]]
+            weight = 0
+            for id, ms, item in told:
+                element = self.encode(item.payload, headers)
+                if len(batches[-1]) == BATCH or (batches[-1] and weight + len(element) > BATCH_BYTES):
+                    batches.append([])
+                    weight = 0
+                batches[-1].append((ms, element, id, item.id is None))
+                weight += len(element)
+            return [self._batch(batch, options) for batch in batches if batch]
 
-            def read(reply: Any) -> list[Put]:
-                # A generated id exists only if the same command arrived before.
-                told = zip(here, reply, strict=True)
-                return [Put(id, "stored" if drawn and one == 0 else RESULTS[one]) for (id, drawn), one in told]
+        return [id for id, _, _ in told], sent
 
-            questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, *options), read))
-            words.clear()
-            ids.clear()
+    def _batch(self, batch: list[tuple[int, bytes, bytes, bool]], options: Sequence[Any]) -> Question[list[Put]]:
+        def read(reply: Any) -> list[Put]:
+            # A generated id exists only if the same command arrived before.
+            told = zip(batch, reply, strict=True)
+            return [
+                Put(id_text(id), "stored" if is_drawn and one == 0 else RESULTS[one])
+                for (_, _, id, is_drawn), one in told
+            ]
 
-        for item in items:
-            id, element = name_of(item.id), self.encode(item.payload, headers)
-            if len(ids) == BATCH or (ids and weight + len(element) > BATCH_BYTES):
-                flush()
-                weight = 0
-            words += [milliseconds(item.delay), element, id]
-            ids.append((id_text(id), item.id is None))
-            weight += len(element)
-        if ids:
-            flush()
-        return questions
+        words = (word for one in batch for word in one[:3])
+        return Question(("DEHYDRATOR.MPUSH", self.key, *words, *options), read)
 
     def cancel(self, ids: Sequence[str | bytes]) -> Question[int]:
-        return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
+        return Question(("DEHYDRATOR.REM", self.key, *(id_bytes(text("id", id)) for id in ids)), int)
+
+    def cancel_some(self, ids: Sequence[str | bytes]) -> Flow[int]:
+        return (yield self.cancel(ids)) if ids else 0
 
     def cancel_all(self, group: str | bytes | None, prefix: str | bytes | None) -> Flow[int]:
         if (group is None) == (prefix is None):
             raise ValueError("name either a `group` or a `prefix` of ids")
         if prefix is None:
-            return _repeated(Question(("DEHYDRATOR.PURGE", self.key, *_of_group(group)), int))
-        return self._cancel_matching(_pattern(id_bytes(prefix)))
+            return _repeated(Question(("DEHYDRATOR.PURGE", self.key, *group_words(group)), int))
+        return self._cancel_matching(_pattern(id_bytes(text("prefix", prefix, may_be_empty=True))))
 
     def _cancel_matching(self, pattern: bytes) -> Flow[int]:
         total, cursor = 0, 0
@@ -281,13 +307,13 @@ class Commands:
         return total
 
     def postpone_all(self, delay: Duration, group: str | bytes) -> Flow[int]:
-        return _repeated(Question(("DEHYDRATOR.TOUCH", self.key, milliseconds(delay), *_of_group(group)), int))
+        words = ("DEHYDRATOR.TOUCH", self.key, milliseconds("delay", delay), *group_words(text("group", group)))
+        return _repeated(Question(words, int))
 
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
-        _check_moments(delay, at)
+        ms, moment = _moment_words(delay, at)
         # A ttl of 0 would take the element from its worker; a millisecond does not.
-        moment = () if at is None else ("AT", unix_milliseconds(at))
-        words = ("DEHYDRATOR.TOUCH", self.key, max(1, milliseconds(delay)), *moment, id_bytes(id))
+        words = ("DEHYDRATOR.TOUCH", self.key, max(1, ms), *moment, id_bytes(text("id", id)))
         return Question(words, _is_one)
 
     def look(self, id: str | bytes) -> Question[Waiting | None]:
@@ -299,7 +325,7 @@ class Commands:
             due, reason = told["deadline"] / 1000, id_text(told.get("reason") or b"")
             return Waiting(id_text(id), payload, due, told["deliveries"], told["leased"] == 1, error, reason)
 
-        return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
+        return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(text("id", id)), "FULL"), read)
 
     def own_attempts(self, id: str | bytes) -> Question[int | None]:
         """Returns the attempts that `put` gave a job."""
@@ -310,7 +336,7 @@ class Commands:
         return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
 
     def update(self, id: str | bytes, payload: Any) -> Question[None]:
-        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(id), self.encode(payload))
+        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(text("id", id)), self.encode(payload))
         return Question(words, lambda reply: None)
 
     def page(self, start: Any) -> Question[tuple[Any, list[Waiting]]]:
@@ -334,14 +360,14 @@ class Commands:
             # Of a group there is none.
             return {**told, "policy": pairs(told["policy"])} if "policy" in told else told
 
-        return Question(("DEHYDRATOR.INFO", self.key, *_of_group(group)), read)
+        return Question(("DEHYDRATOR.INFO", self.key, *group_words(group, may_be_empty=True)), read)
 
     def pause(self, duration: Duration | None, group: str | bytes | None = None) -> Question[None]:
-        end = () if duration is None else ("FOR", milliseconds(duration))
-        return Question(("DEHYDRATOR.PAUSE", self.key, *end, *_of_group(group)), lambda reply: None)
+        end = () if duration is None else ("FOR", milliseconds("duration", duration))
+        return Question(("DEHYDRATOR.PAUSE", self.key, *end, *group_words(group)), lambda reply: None)
 
     def resume(self, group: str | bytes | None = None) -> Question[bool]:
-        return Question(("DEHYDRATOR.RESUME", self.key, *_of_group(group)), _is_one)
+        return Question(("DEHYDRATOR.RESUME", self.key, *group_words(group)), _is_one)
 
     def settle(self, token: str, id: str | bytes) -> Question[bool]:
         return Question(("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id)), _is_only)
@@ -358,28 +384,23 @@ class Commands:
         return Question(words, _is_only)
 
     def release(
-        self, delay: Duration, delivery: Delivery, reason: str = "", element: bytes | None = None
+        self, delay: float, delivery: Delivery, reason: str = "", element: bytes | None = None
     ) -> Question[bool]:
         """Gives a failed job back. `element`: takes the place of the one it has."""
-        new = () if element is None else ("ELEMENT", element)
-        told = (min(milliseconds(delay), LONGEST_MS), delivery.token, delivery.id)
-        return Question(("DEHYDRATOR.RELEASE", self.key, *told, *new, *reason_words(reason)), _is_only)
+        told = (min(rounded_up(delay), LONGEST_MS), delivery.token, delivery.id)
+        return Question(("DEHYDRATOR.RELEASE", self.key, *told, *_new(element), *reason_words(reason)), _is_only)
 
-    def reject(self, delivery: Delivery, reason: str) -> Question[bool]:
+    def reject(self, delivery: Delivery, reason: str, element: bytes | None = None) -> Question[bool]:
         """Makes a job a dead letter, by the policy of the queue."""
-        return Question(("DEHYDRATOR.REJECT", self.key, delivery.token, delivery.id, *reason_words(reason)), _is_only)
+        return _reject(self.key, delivery.token, delivery.id, reason, element)
 
-    def bury(self, delivery: Delivery, reason: str, attempts: int | None) -> Flow[bool]:
+    def bury(self, delivery: Delivery, reason: str, attempts: int, element: bytes | None = None) -> Flow[bool]:
         """Makes a job a dead letter, also if the queue has no policy yet."""
-        return reject(self.key, self.dead, delivery.token, delivery.id, reason, attempts, self.keep)
+        return reject(self.key, self.dead, delivery.token, delivery.id, reason, attempts, self.keep, element)
 
-    def replace(self, id: bytes, element: bytes) -> Question[None]:
-        return Question(("DEHYDRATOR.UPDATE", self.key, id, element), lambda reply: None)
-
-    def limit_attempts(self, attempts: int) -> Question[bool]:
-        """Limits the deliveries; returns whether there was no other policy."""
-        words = limit_words(self.key, self.dead, attempts, self.keep)
-        return Question(words, lambda reply: reply is not None)
+    def limit_attempts(self, attempts: int | None, keep: Keep = None, *how: str) -> Question[bool]:
+        """Limits the deliveries; returns whether it has: with NX, only if there was no policy."""
+        return Question(limit_words(self.key, self.dead, attempts, keep, *how), lambda reply: reply is not None)
 
     def dead_letters(self, count: int, start: str = "-") -> Question[list[DeadLetter]]:
         def letter(entry: Any, fields: Any) -> DeadLetter:
@@ -399,19 +420,22 @@ class Commands:
         def read(reply: Any) -> list[DeadLetter]:
             return [letter(entry, fields) for entry, fields in reply or []]
 
-        return Question(("XRANGE", self.dead, start, "+", "COUNT", count), read)
+        words = ("XRANGE", self.dead, text("start", start), "+", "COUNT", whole("count", count))
+        return Question(words, read)
 
-    def drop_letters(self, entries: Sequence[str]) -> Question[int]:
-        return Question(("XDEL", self.dead, *entries), int)
+    def drop_letters(self, entries: Sequence[str]) -> Flow[int]:
+        return (yield Question(("XDEL", self.dead, *entries), int)) if entries else 0
 
     def revive(self, count: int, entries: Sequence[str] = (), element: bytes | None = None) -> Flow[int]:
         """Brings letters back: those of these entries, or the first `count`."""
+        whole("count", count)
         if entries:
-            new = () if element is None else ("ELEMENT", element)
             total = 0
             for at in range(0, len(entries), BATCH):
                 some = entries[at : at + BATCH]
-                total += yield Question((*self._revive, *new, "IDS", len(some), *some), lambda reply: int(reply[0]))
+                total += yield Question(
+                    (*self._revive, *_new(element), "IDS", len(some), *some), lambda one: int(one[0])
+                )
             return total
         total, start = 0, None
         while total < count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dehydrator_queue.durations import Duration, milliseconds
+from dehydrator_queue.options import Duration, group_words, milliseconds, whole
 
 #: So many jobs in so long. 0 jobs: no limit.
 Rate = tuple[int, Duration]
@@ -45,27 +45,37 @@ class Limits:
         )
 
 
-def limit_words(key: str, group: str | bytes | None, **limits: Any) -> list[tuple[Any, ...]]:
+def limit_words(
+    key: str, group: str | bytes | None, limits: dict[str, Any], each: dict[str, Any]
+) -> list[tuple[Any, ...]]:
     """Returns the commands that set limits. Those that are None stay as they are."""
-    if group is not None and any(limits[name] is not None for name in limits if name.startswith(("each", "remember"))):
+    if group is not None and (limits["remember"] is not None or any(value is not None for value in each.values())):
         raise ValueError("`remember` and the limits of `each` are of the queue, not of a group")
     if group is None and limits["share"] is not None:
         raise ValueError("`share` needs a `group`")
-    own = () if group is None else ("GROUP", group)
-    each = {name[5:]: limits[name] for name in ("each_rate", "each_held", "each_length")}
     found = []
-    for scope, some in ((own, limits), (("EACH",), each)):
+    for scope, prefix, some in ((group_words(group, may_be_empty=True), "", limits), (("EACH",), "each_", each)):
         words: list[Any] = []
-        for name in ("length", "held", "share"):
-            if (value := some.get(name)) is not None:
-                words += [name.upper(), value]
-        if (rate := some.get("rate")) is not None:
-            count, per = rate if isinstance(rate, tuple) else (rate, 0)
-            words += ["RATE", count, *(("PER", milliseconds(per)) if count else ())]
-        if (remember := some.get("remember")) is not None:
-            words += ["REMEMBER", milliseconds(remember)]
+        for name, value in some.items():
+            if value is None:
+                continue
+            if name == "rate":
+                words += _rate_words(f"{prefix}rate", value)
+            elif name == "remember":
+                words += ["REMEMBER", milliseconds("remember", value)]
+            else:
+                words += [name.upper(), whole(f"{prefix}{name}", value, int(name == "share"))]
         if words:
             found.append(("DEHYDRATOR.LIMIT", key, *scope, *words))
     if not found:
         raise ValueError("name a limit")
     return found
+
+
+def _rate_words(name: str, rate: Any) -> tuple[Any, ...]:
+    if rate == 0 and not isinstance(rate, bool):
+        return "RATE", 0
+    if not isinstance(rate, (tuple, list)) or len(rate) != 2:
+        raise TypeError(f"`{name}` is a number of jobs and a duration, such as (10, 1) for ten a second, not {rate!r}")
+    count = whole(name, rate[0], 0)
+    return ("RATE", count, "PER", milliseconds(name, rate[1], 1)) if count else ("RATE", 0)

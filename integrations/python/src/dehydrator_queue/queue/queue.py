@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
-from dehydrator_queue.durations import Duration
 from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
-from dehydrator_queue.queue.commands import Question, name_of
-from dehydrator_queue.queue.limits import Limits, Rate, limit_words
+from dehydrator_queue.options import Duration
+from dehydrator_queue.queue.commands import KEEP, Keep, Question
+from dehydrator_queue.queue.limits import Limits, Rate
 from dehydrator_queue.queue.opening import Opened
 from dehydrator_queue.queue.schedules import Schedules
 from dehydrator_queue.queue.scheduling import Schedule, plan_words
 from dehydrator_queue.queue.server import Server
-from dehydrator_queue.wide.directory import Keys, check_narrow
+from dehydrator_queue.wide.directory import Keys
 from dehydrator_queue.wide.server import WideServer
 
 T = TypeVar("T")
@@ -57,13 +57,7 @@ class Queue(Opened[T]):
         If the reply is lost, the command is resent. If a worker has finished the job by then, its id is free and
         the job is put into the queue again, unless the server remembers recent ids: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
-        self._check_narrow()
-        drawn, id = id is None, name_of(id)
-        with self._hooks.sending(self.name, [id]) as headers:
-            question = self._commands.put(
-                payload, id, delay, at, replace, headers, within=within, attempts=attempts, group=group, drawn=drawn
-            )
-            return self._server.ask(question)
+        return self._server.follow(self._putting(payload, id, delay, at, replace, within, attempts, group))
 
     def put_many(
         self,
@@ -78,17 +72,7 @@ class Queue(Opened[T]):
 
         `within`, `attempts` and `group` are those of each.
         """
-        self._check_narrow()
-        items = list(items)
-        with self._hooks.sending(self.name, [one.id for one in items]) as headers:
-            questions = self._commands.put_many(items, replace, headers, within=within, attempts=attempts, group=group)
-            return [put for question in questions for put in self._server.ask(question)]
-
-    def _check_narrow(self) -> None:
-        """Raises ValueError if the queue has several keys, and was opened without: nobody would look here."""
-        if not self._is_narrow:
-            self._server.follow(check_narrow(self.name))
-            self._is_narrow = True
+        return self._server.follow(self._putting_many(items, replace, within, attempts, group))
 
     def every(
         self,
@@ -125,7 +109,7 @@ class Queue(Opened[T]):
 
     def cancel(self, *ids: str | bytes) -> int:
         """Removes jobs, waiting or with a worker; returns how many existed."""
-        return self._server.ask(self._commands.cancel(ids)) if ids else 0
+        return self._server.follow(self._commands.cancel_some(ids))
 
     def cancel_all(self, *, group: str | bytes | None = None, prefix: str | bytes | None = None) -> int:
         """Removes the jobs of a group, or all whose ids have a prefix, waiting or with a worker; returns how many.
@@ -153,7 +137,7 @@ class Queue(Opened[T]):
 
     def update(self, id: str | bytes, payload: T) -> None:
         """Replaces a payload; the deadline stays. Raises NotFound if there is no such id."""
-        self._server.ask(self._commands.update(id, payload))
+        return self._server.ask(self._commands.update(id, payload))
 
     def __iter__(self) -> Iterator[Waiting]:
         """Yields everything in the queue, in the order of delivery, without taking anything."""
@@ -193,20 +177,25 @@ class Queue(Opened[T]):
         QueueFull. `remember`: for how long the id of a job that is done is refused. `each_…`: of each group that has
         no limit of its own. `share`: how many jobs a group gives out in its turn.
         """
-        if self.is_wide:
-            raise ValueError("a limit is of one key: with `keys`, send DEHYDRATOR.LIMIT to each")
         limits = {"rate": rate, "held": held, "length": length, "remember": remember, "share": share}
-        each = {"each_rate": each_rate, "each_held": each_held, "each_length": each_length}
-        for words in limit_words(self.name, group, **limits, **each):
-            self._server.ask(Question(words, lambda reply: None))
+        each = {"rate": each_rate, "held": each_held, "length": each_length}
+        return self._server.follow(self._limiting(group, limits, each))
 
     def limits(self, *, group: str | bytes | None = None) -> Limits:
         """Returns the limits of the queue, or those that apply to a group."""
-        return Limits.of(self.info(group=group))
+        question = self._commands.info(group)
+        return self._server.ask(Question(question.words, lambda reply: Limits.of(question.read(reply))))
+
+    def set_policy(self, *, attempts: int | None = 5, keep_dead: Keep = KEEP) -> None:
+        """Sets how often each job is delivered before it becomes a dead letter, and how many of these to keep.
+
+        It replaces the policy that the first worker set. None: without limit.
+        """
+        return self._server.follow(self._setting_policy(attempts, keep_dead))
 
     def pause(self, duration: Duration | None = None, *, group: str | bytes | None = None) -> None:
         """Pauses deliveries, of all or a group, for a while, or until `resume`."""
-        self._server.ask(self._commands.pause(duration, group))
+        return self._server.ask(self._commands.pause(duration, group))
 
     def resume(self, *, group: str | bytes | None = None) -> bool:
         """Ends the pause of the queue or of a group, not both; returns whether there was one."""
@@ -222,31 +211,30 @@ class Queue(Opened[T]):
         One whose id is in the queue stays. `payload`: in the place of that of a single letter. If the reply is lost,
         the command is resent; without letters, it may revive more then, and returns only those.
         """
-        if payload is not None and len(letters) != 1:
-            raise ValueError("`payload` is for one letter")
-        element = None if payload is None else self._commands.encode(payload)
-        return self._server.follow(self._commands.revive(count, list(map(_entry, letters)), element))
+        return self._server.follow(self._reviving(letters, count, payload))
 
     def drop(self, *letters: DeadLetter | str) -> int:
         """Removes dead letters; returns how many existed."""
-        return self._server.ask(self._commands.drop_letters(list(map(_entry, letters)))) if letters else 0
+        return self._server.follow(self._dropping(letters))
 
     def set_keys(self, keys: Keys) -> list[str]:
         """Changes the number of keys while the queue is in use, and returns their names.
 
         No job is moved: those in former keys stay there until they are done. Then call `forget_keys`.
         """
-        server: WideServer = self._wide()
-        return server.plain.follow(server.router.directory.set_keys(keys))
+        server = self._wide()
+        names: list[str] = server.plain.follow(server.router.directory.set_keys(keys))
+        return names
 
     def forget_keys(self) -> int:
         """Drops former keys if nothing is left there; returns how many jobs and dead letters are left."""
-        server: WideServer = self._wide()
-        return server.plain.follow(server.router.directory.forget_keys())
+        server = self._wide()
+        left: int = server.plain.follow(server.router.directory.forget_keys())
+        return left
 
     def check(self) -> None:
         """Raises ModuleMissing or ModuleTooOld, which explain what to do, if the server lacks support."""
-        self._server.check(self.name)
+        return self._server.check(self.name)
 
     def close(self) -> None:
         """Closes the connections. Your own client stays open."""
@@ -258,9 +246,3 @@ class Queue(Opened[T]):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-def _entry(letter: DeadLetter | str) -> str:
-    if not isinstance(letter, (str, DeadLetter)):
-        raise TypeError(f"a letter, or the id of its entry, not {letter!r}: `count` is named")
-    return letter if isinstance(letter, str) else letter.entry

@@ -9,12 +9,19 @@ from datetime import datetime, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dehydrator_queue.durations import Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.job import id_bytes, id_text
+from dehydrator_queue.options import (
+    Duration,
+    attempts_of,
+    choice,
+    group_words,
+    milliseconds,
+    text,
+    unix_milliseconds,
+    whole,
+)
 from dehydrator_queue.queue.commands import Flow, Question, as_bytes, pairs
 from dehydrator_queue.queue.library import ResponseError, passes
-
-MISSED, OVERLAP = ("one", "all", "none"), ("allow", "skip")
 
 
 @dataclass(frozen=True)
@@ -117,25 +124,26 @@ def plan_words(
     """Returns the plan and the options of EVERY. The server says what makes no sense."""
     if (cron is None) == (seconds is None):
         raise ValueError("a schedule has either a `cron` or `seconds`")
-    if missed not in MISSED or overlap not in OVERLAP:
-        raise ValueError(f"`missed` is one of {MISSED}, and `overlap` one of {OVERLAP}")
-    if cron is None and zone != "UTC":
+    missed, overlap = choice("missed", missed, "one", "all", "none"), choice("overlap", overlap, "allow", "skip")
+    if cron is None and text("zone", zone) != "UTC":
         raise ValueError("only a `cron` has a `zone`")
-    options: list[Any] = ["ZONE", zone] if cron is not None and zone != "UTC" else []
+    options: list[Any] = ["ZONE", text("zone", zone)] if zone != "UTC" else []
     for name, value in (
-        ("FROM", None if starting is None else unix_milliseconds(starting)),
-        ("UNTIL", None if until is None else unix_milliseconds(until)),
-        ("TIMES", times),
+        ("FROM", None if starting is None else unix_milliseconds("starting", starting)),
+        ("UNTIL", None if until is None else unix_milliseconds("until", until)),
+        ("TIMES", None if times is None else whole("times", times)),
         ("MISSED", None if missed == "one" else missed.upper()),
         ("OVERLAP", None if overlap == "allow" else overlap.upper()),
-        ("JITTER", milliseconds(jitter) or None),
-        ("DELIVERIES", attempts),
-        ("WITHIN", None if within is None else milliseconds(within)),
-        ("GROUP", group),
+        ("JITTER", milliseconds("jitter", jitter) or None),
+        ("DELIVERIES", None if attempts is None else attempts_of(attempts)),
+        ("WITHIN", None if within is None else milliseconds("within", within, 1)),
     ):
         if value is not None:
             options += [name, value]
-    return " ".join(cron.split()) if cron is not None else milliseconds(seconds or 0), *options
+    if cron is not None:
+        fields = text("cron", cron)
+        return " ".join(id_text(fields).split()), *options, *group_words(group)
+    return milliseconds("seconds", seconds or 0.0, 1), *options, *group_words(group)
 
 
 class Scheduling:
@@ -151,7 +159,13 @@ class Scheduling:
         """Makes a schedule, or changes it; one with the same plan and payload stays as it is."""
         first, *options = plan
         words = ("DEHYDRATOR.EVERY", self.key, first, self._encode(payload), named(name), *options)
-        yield Question(words, lambda reply: None)
+        try:
+            yield Question(words, lambda reply: None)
+        except ResponseError as error:
+            if str(error).partition(" ")[0].isupper():
+                raise
+            # It has no code: the plan makes no sense.
+            raise ValueError(str(error)) from error
         schedule: Schedule | None = yield self.get(name)
         if schedule is None:
             raise LookupError(f"the schedule {name!r} was removed")
@@ -247,6 +261,4 @@ def occurrence(id: bytes) -> tuple[bytes, int]:
 
 
 def named(name: str | bytes) -> bytes:
-    if not name:
-        raise ValueError("the name of a schedule is not empty")
-    return id_bytes(name)
+    return id_bytes(text("name", name))

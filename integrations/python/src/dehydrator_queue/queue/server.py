@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from dehydrator_queue.errors import Exists, ModuleMissing, ModuleTooOld, NotFound, QueueFull, TooLate
@@ -21,6 +22,7 @@ from dehydrator_queue.queue.library import (
     passes,
     undecoded,
 )
+from dehydrator_queue.steps import Steps, run
 
 T = TypeVar("T")
 
@@ -86,52 +88,59 @@ def checking(key: str) -> Flow[None]:
                 raise
 
 
-class Server:
-    """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat."""
+class Asking:
+    """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat.
+
+    Its steps are the same for threads and for asyncio.
+    """
+
+    #: What sends the words of a command, closes idle connections, and sleeps: for asyncio, coroutine functions.
+    _send: Callable[[tuple[Any, ...]], Any]
+    _forget: Callable[[], Any]
+    _sleep: Callable[[float], Any]
+    _is_asyncio = False
 
     def __init__(self, client: Client, patience: float) -> None:
-        check_kind(client, asyncio=False)
+        check_kind(client, asyncio=self._is_asyncio)
         self.client = client
         self.patience = patience
         self._options = undecoded(client)
+        #: For the library of asyncio, to look up the slots at the other nodes: as it did, if it is a later version.
+        self._last_failed: dict[str, Any] = {}
 
-    def ask(
+    def asking(
         self,
         question: Question[T],
         patience: float | None = None,
         give_up: Callable[[], bool] = lambda: False,
         tell: Callable[[Exception], Any] = lambda error: None,
-    ) -> T:
+    ) -> Steps[T]:
         """Returns the reply. `patience` in seconds; `tell` is called for each error except the last."""
         end = time.monotonic() + (self.patience if patience is None else patience)
         pause = FIRST_PAUSE
         while True:
             try:
-                return question.read(self.client.execute_command(*question.words, **self._options))
+                return question.read((yield partial(self._send, question.words)))
             except Exception as error:
+                if (failed := getattr(error, "last_failed_node_name", None)) is not None:
+                    self._last_failed = {"last_failed_node_name": failed}
                 if not passes(error) or give_up() or time.monotonic() + pause > end:
                     clearer = explain(error, question.words[0])
                     raise clearer from (None if clearer is error else error)
                 tell(error)
                 if doubts_others(error):
                     # The library closes broken connections.
-                    forget_connections(self.client)
-            time.sleep(drawn(pause))
+                    yield self._forget
+            yield partial(self._sleep, drawn(pause))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def follow(
-        self,
-        flow: Flow[T],
-        patience: float | None = None,
-        give_up: Callable[[], bool] = lambda: False,
-        tell: Callable[[Exception], Any] = lambda error: None,
-    ) -> T:
+    def following(self, flow: Flow[T], *terms: Any, **named: Any) -> Steps[T]:
         """Asks the questions of a flow, and returns its result. Errors are raised where the flow asks."""
         try:
             question = next(flow)
             while True:
                 try:
-                    answer = self.ask(question, patience, give_up, tell)
+                    answer = yield from self.asking(question, *terms, **named)
                 except Exception as error:
                     question = flow.throw(error)
                 else:
@@ -140,11 +149,26 @@ class Server:
             result: T = end.value
             return result
 
-    def check(
-        self,
-        key: str,
-        give_up: Callable[[], bool] = lambda: False,
-        tell: Callable[[Exception], Any] = lambda error: None,
-    ) -> None:
-        """Raises an explanation if the module is missing or too old."""
-        self.follow(checking(key), None, give_up, tell)
+
+class Server(Asking):
+    """Asks in threads."""
+
+    _sleep = staticmethod(time.sleep)
+
+    def _send(self, words: tuple[Any, ...]) -> Any:
+        return self.client.execute_command(*words, **self._options)
+
+    def _forget(self) -> None:
+        forget_connections(self.client)
+
+    def ask(self, question: Question[T], *terms: Any, **named: Any) -> T:
+        """See `asking`."""
+        return run(self.asking(question, *terms, **named))
+
+    def follow(self, flow: Flow[T], *terms: Any, **named: Any) -> T:
+        """See `following`."""
+        return run(self.following(flow, *terms, **named))
+
+    def check(self, key: str, *terms: Any) -> None:
+        """Raises an explanation if the module is missing or too old. `terms`: from `give_up` on."""
+        self.follow(checking(key), None, *terms)

@@ -22,9 +22,9 @@ from rq.job import JobStatus
 from rq.utils import as_text
 from rq.worker import WorkerStatus
 
-from dehydrator_queue.durations import Duration, milliseconds
 from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases
 from dehydrator_queue.job import id_bytes
+from dehydrator_queue.options import Duration, milliseconds
 from dehydrator_queue.queue.commands import new_token
 from dehydrator_queue.queue.library import reply_in
 from dehydrator_queue.rq.arrivals import Arrivals
@@ -189,7 +189,7 @@ class Leasing(rq.worker.BaseWorker):
 
     def bootstrap(self, *args: Any, **options: Any) -> None:
         super().bootstrap(*args, **options)
-        self._hand = Hand(self.connection, milliseconds(self.lease))
+        self._hand = Hand(self.connection, milliseconds("lease", self.lease, 100))
         self.queue_class = taking(self.queue_class, self._hand)
 
     def execute_job(self, job: Any, queue: Any) -> None:

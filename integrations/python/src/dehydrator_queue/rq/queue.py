@@ -25,8 +25,8 @@ import rq.registry
 from rq.job import JobStatus, validate_job_id
 from rq.utils import as_text, utcformat, utcparse
 
-from dehydrator_queue.durations import Duration, milliseconds
 from dehydrator_queue.frameworks.occurrences import plan_of_framework
+from dehydrator_queue.options import Duration, rounded_up
 from dehydrator_queue.queue.commands import BATCH, pairs
 from dehydrator_queue.queue.library import ResponseError
 from dehydrator_queue.queue.schedules import Schedules
@@ -266,4 +266,4 @@ def due_of(job: Any) -> datetime | None:
 
 def _from_now(moment: datetime) -> int:
     """Returns the milliseconds until then, by this clock. Times without a time zone are local."""
-    return milliseconds(moment.astimezone(timezone.utc) - datetime.now(timezone.utc))
+    return rounded_up((moment.astimezone(timezone.utc) - datetime.now(timezone.utc)).total_seconds())

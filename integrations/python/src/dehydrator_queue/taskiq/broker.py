@@ -21,19 +21,30 @@ from dehydrator_queue.aio.schedules import Schedules as QueueSchedules
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.deliveries import Deliveries
 from dehydrator_queue.codec import Raw
-from dehydrator_queue.durations import Duration, milliseconds
 from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import look_words, names_of_message, names_of_task, push_words, take
 from dehydrator_queue.frameworks.occurrences import BLOCK
 from dehydrator_queue.frameworks.prefetch import MOST, STALE, Prefetch
 from dehydrator_queue.job import Delivery
-from dehydrator_queue.queue.commands import Keep, Question, as_bytes, keep_words, limit_words, new_token, poll, reject
+from dehydrator_queue.options import Duration, milliseconds, patience_of, whole
+from dehydrator_queue.queue.commands import (
+    KEEP,
+    Keep,
+    Question,
+    as_bytes,
+    check_deliveries,
+    keep_words,
+    limit_words,
+    new_token,
+    poll,
+    reject,
+)
 from dehydrator_queue.queue.library import BROKEN, connect, passes, reply_in
 from dehydrator_queue.queue.opening import beside, dead_of
 from dehydrator_queue.queue.scheduling import Scheduling
 from dehydrator_queue.taskiq.acks import Acks, leases_of
 from dehydrator_queue.taskiq.schedules import Schedules
-from dehydrator_queue.wide.directory import Keys
+from dehydrator_queue.wide.directory import Keys, keys_of
 from dehydrator_queue.worker.base import GRACE
 
 log = logging.getLogger("dehydrator_queue")
@@ -63,7 +74,7 @@ class DehydratorBroker(AsyncBroker):
         block: Duration = 2.0,
         count: int = MOST,
         patience: float = 10.0,
-        keep_dead: Keep = None,
+        keep_dead: Keep = KEEP,
         deliveries: int | None = None,
         schedules: bool = False,
         keys: Keys | None = None,
@@ -71,19 +82,23 @@ class DehydratorBroker(AsyncBroker):
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks to take at a time, at most. `keep_dead`: how many dead letters to keep; by
-        default all. `deliveries`: how often a task is delivered before it is a dead letter, such as one that kills its
+        """`count`: how many tasks to take at a time, at most. `keep_dead`: how many dead letters to keep; None:
+        all of them. `deliveries`: how often a task is delivered before it is a dead letter, such as one that kills its
         worker; by default without limit. `schedules`: whether workers serve those of the labels `schedule`, so that
         there is no scheduler process. `keys`: of each queue, as those of `dehydrator_queue.aio.Queue`. `options`
         are those of the client library's `from_url`.
         """
         keep_words(keep_dead)
+        check_deliveries(deliveries)
+        if keys is not None:
+            keys_of(keys)
         self._keep_dead, self._deliveries = keep_dead, deliveries
         super().__init__(result_backend, task_id_generator)
         self.queue_name = queue_name
-        self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
+        self._lease_ms, self._block_ms = milliseconds("lease", lease, 100), milliseconds("block", block)
+        self._count = whole("count", count)
         self._url, self._options = url, options
-        self._patience, self._keys_of_queue = patience, keys
+        self._patience, self._keys_of_queue = patience_of(patience), keys
         self._queues: dict[str, Queue[Any]] = {}
         self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
         # After that, a task has been delivered again anyway.
@@ -118,7 +133,7 @@ class DehydratorBroker(AsyncBroker):
             self._renewing = asyncio.create_task(self._renew())
             if self._deliveries is not None and self._keys_of_queue is None:
                 dead = dead_of(self.queue_name, self._server.client)
-                await self._ask(*limit_words(self.queue_name, dead, self._deliveries, self._keep_dead))
+                await self._ask(*limit_words(self.queue_name, dead, self._deliveries, self._keep_dead, "NX"))
             if self._has_schedules:
                 client = self._connect(BLOCK / 1000 + GRACE)
                 key = beside(self.queue_name, client, "schedules")
@@ -167,9 +182,9 @@ class DehydratorBroker(AsyncBroker):
 
     def push_words(self, message: BrokerMessage, name: str) -> tuple[Any, ...]:
         """Returns the words that send a message under an id, unless that exists."""
-        delay = milliseconds(self._delay_of(message.labels))
+        delay = milliseconds(DELAY, self._delay_of(message.labels))
         within, group = message.labels.get(WITHIN), message.labels.get(GROUP)
-        within_ms = None if within is None else milliseconds(float(within))
+        within_ms = None if within is None else milliseconds(WITHIN, float(within), 1)
         return push_words(self._key_of(message), delay, message.message, name, within_ms, group)
 
     def _delay_of(self, labels: dict[str, Any]) -> float:

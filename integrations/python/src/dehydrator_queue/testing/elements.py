@@ -229,6 +229,8 @@ class Elements(Keys):
         names = [name.encode() for name in options]
         end = next((at for at in range(2, len(words), 2) if words[at].upper() in names), len(words))
         found = Options(words[end:], **options)
+        if "ELEMENT" in found and end > 2:
+            raise refused("ERR", "syntax error, ELEMENT is for one id")
         if len(found.word("REASON") or b"") > REASON_MAX:
             raise refused("ERR", f"a REASON has at most {REASON_MAX} bytes")
         return words[:end], found
@@ -238,8 +240,6 @@ class Elements(Keys):
         ms = number(ttl, "ttl")
         pairs, options = self._split(rest, UNCOUNTED=0, ELEMENT=1, REASON=1)
         element, reason = options.word("ELEMENT"), options.word("REASON")
-        if element is not None and len(pairs) > 2:
-            raise refused("ERR", "syntax error, ELEMENT is for one id")
         it, deadline = self._at(key), self._deadline(ms)
         held = self._held(it, pairs)
         replies = [0] * len(held)
@@ -262,13 +262,14 @@ class Elements(Keys):
 
     def do_reject(self, words: Words) -> Any:
         key, *rest = words
-        pairs, options = self._split(rest, REASON=1)
+        pairs, options = self._split(rest, ELEMENT=1, REASON=1)
         it, replies = self._at(key), []
         held = self._held(it, pairs)
         if key in self._keys and not it.most_deliveries:
             raise refused("NORULE", "no destination for dead letters")
         for find in held:
             if (entry := find()) is not None:
+                entry.element = entry.element if (element := options.word("ELEMENT")) is None else element
                 entry.reason = entry.reason if (reason := options.word("REASON")) is None else reason
                 self._move(it, entry, is_rejected=True)
             replies.append(int(entry is not None))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dehydrator_queue.durations import Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.options import Duration, milliseconds, unix_milliseconds
 from dehydrator_queue.testing.arguments import word
 from dehydrator_queue.testing.commands import Commands
 from dehydrator_queue.testing.elements import Blocks
@@ -29,7 +29,7 @@ class MemoryServer:
 
     def __init__(self, now: datetime | float | None = None) -> None:
         """`now`: the time at the beginning, by default the real time."""
-        self._now = unix_milliseconds(time.time() if now is None else now)
+        self._now = unix_milliseconds("now", time.time() if now is None else now)
         self._commands = Commands()
         self._lock = threading.Lock()
         self._waiting: set[Callable[[], None]] = set()
@@ -46,7 +46,7 @@ class MemoryServer:
     def advance(self, duration: Duration) -> None:
         """Sets the clock forward: delays pass, and leases expire."""
         with self._lock:
-            self._now += milliseconds(duration)
+            self._now += milliseconds("duration", duration)
             self._commands.pass_time(self._now)
             self._wake()
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from dehydrator_queue.errors import DehydratorError
 from dehydrator_queue.job import id_text
+from dehydrator_queue.options import whole
 from dehydrator_queue.queue.commands import Flow, Question, scanned
 from dehydrator_queue.queue.library import NO_SCRIPT, ResponseError, key_slot, passes
 from dehydrator_queue.wide.script import CHANGE, ROUTED, ROUTED_SHA
@@ -90,7 +91,7 @@ class Directory:
         self.name, self.key = name, f"{name}:keys"
         #: The key that has the schedules, and stays however many keys there are.
         self.first = f"{{{name}:0}}"
-        self._wanted, self._cluster = _checked(keys), cluster
+        self._wanted, self._cluster = keys_of(keys), cluster
         #: Replaced as a whole, so threads need no lock.
         self._known: Known | None = None
 
@@ -148,8 +149,9 @@ class Directory:
 
     def set_keys(self, keys: Keys) -> Flow[list[str]]:
         """Changes the number of keys, and returns their names: the current ones stay as far as there is room."""
+        wanted = keys_of(keys)
         known = yield from self.read()
-        names = yield from self._names(known.lists[-1], _checked(keys))
+        names = yield from self._names(known.lists[-1], wanted)
         used = 0
         for key in dict.fromkeys((*known.keys, *names)):
             used = max(used, (yield Question(("GET", f"{key}:generation"), lambda reply: int(reply or 0))))
@@ -227,10 +229,8 @@ def check_narrow(name: str) -> Flow[None]:
             raise
 
 
-def _checked(keys: Keys) -> Keys:
-    if keys != "auto" and (not isinstance(keys, int) or isinstance(keys, bool) or keys < 1):
-        raise ValueError(f"`keys` is a number of keys from 1 on, or 'auto', not {keys!r}")
-    return keys
+def keys_of(keys: Keys) -> Keys:
+    return keys if keys == "auto" else whole("keys", keys)
 
 
 def _slots(reply: Any) -> list[tuple[int, int, str]]:

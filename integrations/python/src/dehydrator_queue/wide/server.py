@@ -6,6 +6,7 @@ from typing import Any
 
 from dehydrator_queue.queue.commands import Question
 from dehydrator_queue.queue.server import Server
+from dehydrator_queue.steps import Steps
 from dehydrator_queue.wide.router import Router
 
 
@@ -17,9 +18,9 @@ class Routing:
         self.plain, self.router = plain, router
         self.check = plain.check
 
-    def ask(self, question: Question[Any], *terms: Any, **named: Any) -> Any:
-        """Returns the reply, or for asyncio an awaitable of it."""
-        return self.plain.follow(self.router.route(question), *terms, **named)
+    def asking(self, question: Question[Any], *terms: Any, **named: Any) -> Steps[Any]:
+        steps: Steps[Any] = self.plain.following(self.router.route(question), *terms, **named)
+        return steps
 
 
 class WideServer(Routing, Server):

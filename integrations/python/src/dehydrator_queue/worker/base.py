@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from dehydrator_queue.durations import Duration, in_seconds
-from dehydrator_queue.errors import QueueFull, Reject, TooLate, reason_of
+from dehydrator_queue.errors import QueueFull, Reject, TookTooLong, TooLate, reason_of
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.queue.commands import Commands, Flow
+from dehydrator_queue.options import MOST_ATTEMPTS, Duration, in_seconds, instance, whole
+from dehydrator_queue.queue.commands import Commands, Flow, Question, new_token, poll
 from dehydrator_queue.queue.library import ResponseError, addresses, holds_one, passes, read_timeout, reply_in
+from dehydrator_queue.queue.server import checking
+from dehydrator_queue.steps import Steps
 from dehydrator_queue.worker.running import Running
 from dehydrator_queue.worker.settings import CUT_OFF, Settings
 
@@ -35,13 +37,13 @@ POLICY_AGAIN = 60.0
 
 def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
     """Returns the queues of a worker by their names, if one command can serve them."""
-    some = [queues] if hasattr(queues, "_commands") else list(queues)
+    some = list(queues) if isinstance(queues, (list, tuple)) else [queues]
     if not some:
-        raise ValueError("a worker needs a queue")
+        raise ValueError("`queues`: a worker needs a queue")
     for queue in some:
         if not isinstance(queue, kind):
             own = "dehydrator_queue.aio" if ".aio." in kind.__module__ else "dehydrator_queue"
-            raise TypeError(f"a worker serves {own}.Queue, not {queue!r}")
+            raise TypeError(f"`queues`: a worker serves {own}.Queue, not {queue!r}")
         here, there = addresses(some[0]._server.client), addresses(queue._server.client)
         if here and there and here.isdisjoint(there):
             names = f"{some[0].name} and {queue.name}"
@@ -78,8 +80,13 @@ class Working:
     #: What sends commands about leases, and what also waits for replicas.
     _leases: Any
     _sure: Any
+    #: Does the work of a job within so many seconds, as a step; and what its errors are.
+    _work_on: Callable[[Delivery, Job, float], Any]
+    _failures: type[BaseException] | tuple[type[BaseException], ...] = BaseException
 
     def __init__(self, queues: dict[str, Any], settings: Settings, hooks: Hooks | None, wait_replicas: int) -> None:
+        whole("wait_replicas", wait_replicas, 0)
+        instance("hooks", hooks, (Hooks, type(None)), "an instance of Hooks")
         self._queues = queues
         self._is_wide = are_wide(queues.values(), wait_replicas)
         self._wait_replicas = wait_replicas
@@ -92,6 +99,8 @@ class Working:
         self._running = Running()
         #: How often jobs are delivered, by key, where the policy of the queue says.
         self._most: dict[str, int] = {}
+        #: The queues whose policy is another than the worker's.
+        self._differ: set[str] = set()
         #: The keys whose policy could not be set, and when to try again.
         self._unlimited: set[str] = set()
         self._limit_at = math.inf
@@ -107,7 +116,7 @@ class Working:
         its task cancelled, and the job is given back at once, or becomes a dead letter if this was its last attempt. A
         thread continues until it ends, or until the process does.
         """
-        wait = self._settings.stop_timeout if timeout is None else in_seconds(timeout)
+        wait = self._settings.stop_timeout if timeout is None else in_seconds("timeout", timeout)
         self._stop_by = min(self._stop_by, time.monotonic() + wait)
         # No lock: a signal handler calls this, amid anything.
         self._is_stopping = True
@@ -141,8 +150,8 @@ class Working:
     def _open(self, kind: Any, confirming: Any) -> tuple[Any, int]:
         """Makes the servers: returns the one that takes jobs, and for how long it blocks, in milliseconds."""
         first, lease_ms = next(iter(self._queues.values())), self._settings.lease_ms
-        server = kind(first.patient(self._settings.block_ms / 1000 + GRACE), patience=math.inf)
-        self._leases = self._sure = kind(first.patient(reply_in(lease_ms)), patience=0)
+        server = kind(first._patient(self._settings.block_ms / 1000 + GRACE), patience=math.inf)
+        self._leases = self._sure = kind(first._patient(reply_in(lease_ms)), patience=0)
         if self._wait_replicas:
             wait_ms = int(500 * min(1, reply_in(lease_ms)))
             self._sure = kind(confirming(self._leases.client, self._wait_replicas, wait_ms), patience=0)
@@ -172,7 +181,7 @@ class Working:
         if attempts is None:
             return
         try:
-            is_set = yield verbs.limit_attempts(attempts)
+            is_set = yield verbs.limit_attempts(attempts, verbs.keep, "NX")
         except Exception as error:
             if passes(error) or not isinstance(error, QueueFull):
                 raise
@@ -180,9 +189,15 @@ class Working:
             self._unlimited.add(verbs.key)
             self._limit_at = time.monotonic() + POLICY_AGAIN
             return
-        if not is_set and self._settings.by_queue:
-            info = yield verbs.info()
-            self._most[verbs.key] = int(info["policy"]["deliveries"]) or attempts
+        if is_set:
+            return
+        there = int((yield verbs.info())["policy"]["deliveries"])
+        if self._settings.by_queue:
+            self._most[verbs.key] = there or attempts
+        elif there != attempts and verbs.queue not in self._differ:
+            self._differ.add(verbs.queue)
+            told = (verbs.queue, None if there in (0, MOST_ATTEMPTS) else there, attempts)
+            log.warning("queue %s has attempts=%s in the server; this worker asks for %d", *told)
 
     def _limit_again(self) -> Flow[None]:
         self._limit_at = math.inf
@@ -217,23 +232,23 @@ class Working:
             yield verbs.release(delay, delivery, reason)
 
     def _bury(self, delivery: Delivery, reason: str, element: bytes | None = None) -> Flow[str]:
-        """Makes a job a dead letter; returns the reason."""
+        """Makes a job a dead letter; returns the reason. `element`: as of `_retry`."""
         verbs, attempts = self._commands[delivery.key], self._settings.attempts
-        if element is not None:
-            try:
-                yield verbs.replace(delivery.id, element)
-            except Exception as error:
-                if passes(error):
-                    raise
-        if attempts is not None:
-            yield from verbs.bury(delivery, reason, attempts)
-            return reason
-        # This worker does not configure dead letters: the policy of the queue does, if any.
         try:
-            yield verbs.reject(delivery, reason)
+            if attempts is not None:
+                yield from verbs.bury(delivery, reason, attempts, element)
+                return reason
+            # This worker does not configure dead letters: the policy of the queue does, if any.
+            yield verbs.reject(delivery, reason, element)
+        except QueueFull:
+            if element is None:
+                raise
+            return (yield from self._bury(delivery, reason))
         except ResponseError as error:
+            if attempts is not None:
+                raise
             delay = self._settings.backoff.most
-            yield verbs.release(delay, delivery, reason)
+            yield verbs.release(delay, delivery, reason, element)
             reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         return reason
 
@@ -261,10 +276,129 @@ class Working:
         """Returns for how long to retry: for the duration of a lease. After that, the reply is useless."""
         return max(self._settings.lease_ms / 1000, 10.0)
 
-    def _lose_unrenewed(
-        self, key: str, held: list[tuple[str, bytes]], renewed: list[bool], cancel: Callable[[Any], object]
-    ) -> None:
+    # What a worker of threads and one of asyncio do step by step.
+
+    def _asking(self, question: Question[Any], server: Any = None) -> Steps[Any]:
+        steps: Steps[Any] = (server or self._leases).asking(question, self._patience(), tell=self._hooks.interrupted)
+        return steps
+
+    def _following(self, flow: Flow[Any], patience: float | None = None) -> Steps[Any]:
+        patience = self._patience() if patience is None else patience
+        steps: Steps[Any] = self._leases.following(flow, patience, tell=self._hooks.interrupted)
+        return steps
+
+    def _beginning(self, server: Any) -> Steps[None]:
+        """Checks the server, and sets the policies of queues of one key."""
+        check = checking(next(iter(self._queues.values())).name)
+        yield from server.following(check, None, self._stops, self._hooks.interrupted)
+        if self._is_wide:
+            try:
+                # Finds the nodes while they reply.
+                yield from self._leases.following(checking(next(iter(self._queues.values())).name))
+            except Exception as error:
+                if not passes(error):
+                    raise
+        for queue in () if self._is_wide else self._queues.values():
+            yield from server.following(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
+
+    def _polling(self, server: Any, room: int, block_ms: int) -> Steps[list[Delivery]]:
+        question = poll(list(self._queues), room, self._settings.lease_ms, new_token(), block_ms)
+        began = time.monotonic()
+        deliveries: list[Delivery] = yield from server.asking(question, None, self._stops, self._hooks.interrupted)
+        if deliveries:
+            self._hooks.received(deliveries, time.monotonic() - began)
+        return deliveries
+
+    def _doing(self, delivery: Delivery) -> Steps[bool]:
+        """Does a job; returns whether its place is still its own: one that took too long has lost it."""
+        verbs = self._commands[delivery.key]
+        if self._is_stopping:
+            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
+            yield from self._asking(verbs.give_back(delivery.token, delivery.id))
+            return True
+        try:
+            job = Job.of(delivery, verbs.codec.decode, verbs.queue)
+        except Exception as error:
+            self._hooks.buried(delivery, (yield from self._following(self._fail_to_decode(delivery, error))))
+            return True
+        failure: BaseException | None = None
+        self._running.add(delivery, job)
+        began = time.monotonic()
+        try:
+            seconds = self._settings.time_of(job)
+            self._hooks.started(job)
+            with self._hooks.working(job):
+                yield partial(self._work_on, delivery, job, seconds)
+        except self._failures as error:
+            failure = error
+        mine = self._running.remove(delivery)
+        if mine and job.late:
+            failure = too_long(seconds)
+        if not mine or (job.lost.is_set() and not job.late):
+            return not job.late or self._settings.keep_place
+        if isinstance(failure, TookTooLong):
+            # For what it has begun elsewhere, such as in a thread.
+            job.lost.set()
+        yield from self._ending(delivery, job, failure, time.monotonic() - began)
+        return True
+
+    def _ending(self, delivery: Delivery, job: Job, failure: BaseException | None, seconds: float) -> Steps[None]:
+        """Settles a job whose work has ended, or gives it back, or makes it a dead letter."""
+        if failure is None:
+            # A 0 can mean that a first SETTLE worked, but its reply was lost.
+            with self._hooks.settling(job, "settle"):
+                yield from self._asking(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
+            self._hooks.succeeded(job, seconds)
+            return
+        yield from self._following(self._fail(delivery, job, failure, seconds))
+
+    def _cutting_off(self) -> Steps[None]:
+        """Interrupts the work that still runs, and gives its jobs back."""
+        silent: set[str] = set()
+        some = self._running.lose_some()
+        for _, job in some:
+            self._cancel(job)
+        for delivery, job in some:
+            try:
+                if delivery.key not in silent:
+                    yield from self._following(self._cut(delivery), 0)
+            except Exception as error:
+                # It is delivered again when its lease expires.
+                self._hooks.crashed(error)
+                if passes(error):
+                    silent.add(delivery.key)
+            self._hooks.lost(job)
+
+    def _cancel(self, job: Job) -> None:
+        """Interrupts the work of a job that is lost. A thread looks itself."""
+
+    def _tell_late(self, job: Job) -> None:
+        job.late = True
+        job.lost.set()
+        log.warning("%s: %s takes too long, and keeps its place until it ends", job.queue, job.id)
+
+    def _renewing(self, name: str, held: list[tuple[str, bytes]], has_ended: Callable[[], bool]) -> Steps[None]:
+        try:
+            # As long as the leases still run.
+            question = self._commands[name].renew(self._settings.lease_ms, held)
+            within = 2 * self._settings.renewal
+            renewed = yield from self._leases.asking(question, within, has_ended, self._hooks.interrupted)
+        except Exception as error:
+            if not has_ended():
+                self._hooks.crashed(error)
+            return
         for (token, id), still in zip(held, renewed, strict=True):
-            if not still and (job := self._running.lose(key, token, id)) is not None:
-                cancel(job)
+            if not still and (job := self._running.lose(name, token, id)) is not None:
+                self._cancel(job)
                 self._hooks.lost(job)
+
+    def _limiting_again(self) -> Steps[None]:
+        if time.monotonic() >= self._limit_at:
+            try:
+                yield from self._following(self._limit_again(), 0)
+            except Exception as error:
+                self._hooks.crashed(error)
+
+
+def too_long(seconds: float) -> TookTooLong:
+    return TookTooLong(f"it did not end within {seconds:g} s")

@@ -20,10 +20,16 @@ class Running:
         self._jobs: dict[Lease, tuple[Delivery, Job, float]] = {}
         self._lock = threading.Lock()
 
-    def add(self, delivery: Delivery, job: Job, seconds: float = math.inf) -> None:
-        """`seconds`: after which its work has taken too long."""
+    def add(self, delivery: Delivery, job: Job) -> None:
         with self._lock:
-            self._jobs[delivery.key, delivery.token, delivery.id] = delivery, job, time.monotonic() + seconds
+            self._jobs[delivery.key, delivery.token, delivery.id] = delivery, job, math.inf
+
+    def bound(self, delivery: Delivery, seconds: float) -> None:
+        """Sets after how many seconds the work of a job has taken too long."""
+        lease = delivery.key, delivery.token, delivery.id
+        with self._lock:
+            if (it := self._jobs.get(lease)) is not None:
+                self._jobs[lease] = *it[:2], time.monotonic() + seconds
 
     def remove(self, delivery: Delivery) -> bool:
         """Forgets a job whose work has ended; returns whether it was still the worker's."""
@@ -38,12 +44,15 @@ class Running:
             job.lost.set()
         return job
 
-    def lose_some(self, *, by: float = math.inf) -> list[tuple[Delivery, Job]]:
-        """Returns the jobs that still run and have taken too long at that time, and forgets them."""
+    def lose_some(self, *, by: float = math.inf, keep: bool = False) -> list[tuple[Delivery, Job]]:
+        """Returns the jobs that still run and have taken too long at that time, and forgets them, unless `keep`."""
         with self._lock:
             some = [(lease, delivery, job) for lease, (delivery, job, end) in self._jobs.items() if end <= by]
-            for lease, _, job in some:
-                del self._jobs[lease]
+            for lease, delivery, job in some:
+                if keep:
+                    self._jobs[lease] = delivery, job, math.inf
+                else:
+                    del self._jobs[lease]
                 job.late = by < math.inf
         for _, _, job in some:
             job.lost.set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.durations import Duration, in_seconds, milliseconds
 from dehydrator_queue.errors import Retry
 from dehydrator_queue.job import Job
+from dehydrator_queue.options import Duration, attempts_of, flag, in_seconds, instance, milliseconds, whole
 
 #: How often a job is delivered where neither the queue nor the worker says.
 USUAL = 5
@@ -36,6 +36,8 @@ class Settings:
     #: In seconds.
     stop_timeout: float
     timeout: Timeout = None
+    #: Whether work that takes too long keeps its place until it ends.
+    keep_place: bool = False
 
     @classmethod
     def of(
@@ -47,24 +49,23 @@ class Settings:
         backoff: Backoff | None,
         stop_timeout: Duration | None,
         timeout: Timeout = None,
+        keep_place: bool = False,
     ) -> Settings:
-        stop_in = math.inf if stop_timeout is None else in_seconds(stop_timeout)
-        by_queue = attempts == "queue"
-        most: Any = USUAL if by_queue else attempts
-        settings = cls(
-            *(concurrency, milliseconds(lease), milliseconds(block), most, by_queue, backoff or Backoff(), stop_in),
-            timeout,
+        by_queue = isinstance(attempts, str) and attempts == "queue"
+        if timeout is not None and not callable(timeout):
+            in_seconds("timeout", timeout, 0.001)
+        return cls(
+            concurrency=whole("concurrency", concurrency),
+            # It is renewed three times in its time.
+            lease_ms=milliseconds("lease", lease, 100),
+            block_ms=milliseconds("block", block),
+            attempts=USUAL if by_queue else None if attempts is None else attempts_of(attempts),
+            by_queue=by_queue,
+            backoff=instance("backoff", backoff or Backoff(), Backoff, "a Backoff"),
+            stop_timeout=math.inf if stop_timeout is None else in_seconds("stop_timeout", stop_timeout),
+            timeout=timeout,
+            keep_place=flag("keep_place", keep_place),
         )
-        _check_count("concurrency", concurrency)
-        if most is not None:
-            _check_count("attempts", most)
-        if settings.lease_ms < 100:
-            raise ValueError("a lease is at least 0.1 seconds: it is renewed three times in its time")
-        if most is not None and most > 65535:
-            raise ValueError("attempts is from 1 to 65535, or None for no limit")
-        if timeout is not None and not callable(timeout) and in_seconds(timeout) <= 0:
-            raise ValueError("timeout is more than 0 seconds")
-        return settings
 
     @property
     def renewal(self) -> float:
@@ -74,18 +75,11 @@ class Settings:
     def time_of(self, job: Job) -> float:
         """Returns the seconds that the work of a job may take."""
         timeout = self.timeout(job) if callable(self.timeout) else self.timeout
-        return math.inf if timeout is None else in_seconds(timeout)
+        return math.inf if timeout is None else in_seconds("timeout", timeout)
 
     def delay(self, error: BaseException, attempt: int) -> float:
         """Returns the seconds until the next attempt of a job whose work raised an error."""
         return error.delay if isinstance(error, Retry) else self.backoff.after(attempt)
-
-
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} is at least 1")
 
 
 #: The reason of a job that a stop interrupted.

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.durations import Duration
-from dehydrator_queue.errors import TookTooLong
 from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.queue.commands import Flow, Question, new_token, poll
+from dehydrator_queue.options import Duration, flag, instance
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import Queue
 from dehydrator_queue.queue.server import Server
+from dehydrator_queue.steps import run
 from dehydrator_queue.wide.confirming import Confirming
 from dehydrator_queue.wide.permits import Permits
 from dehydrator_queue.wide.pollers import Pollers
-from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log, too_long
 from dehydrator_queue.worker.cancellations import Cancellations
 from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
 from dehydrator_queue.worker.threads import Threads
-
-T = TypeVar("T")
 
 
 class Worker(Working):
@@ -50,20 +48,24 @@ class Worker(Working):
         block: Duration = 2.0,
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
+        keep_place: bool = False,
         wait_replicas: int = 0,
     ) -> None:
         """Several queues are polled in their order: the first with due jobs is served.
 
-        `attempts`: by default what the policy of the queue says, or 5. None: without limit, and no policy is set.
+        `attempts`: by default what the policy of the queue says, or 5. A number becomes the policy of a queue that has
+        none; if that has another one, the lesser counts. None: without limit, and no policy is set.
         `timeout`: how long the work of a job may take, or a function of the job that tells; then the attempt has
-        failed: `job.lost` is set, and another job takes its place. `block`: how long a POLL blocks in the server, and
+        failed: `job.lost` is set, and another job takes its place; with `keep_place` only when the work has ended, so
+        that no two of a group run at once. `block`: how long a POLL blocks in the server, and
         so how long a stop can take. `stop_timeout`: how long a stop waits for work to end; by default without limit.
         `wait_replicas`: for queues with `keys`, a job begins when so many replicas have its lease, and it is settled
         when they have that.
         """
+        instance("work", work, Callable, "a function of a job")
         if is_coroutine(work):
-            raise TypeError("the work is a coroutine function: use dehydrator_queue.aio.Worker")
-        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout)
+            raise TypeError("the `work` is a coroutine function: use dehydrator_queue.aio.Worker")
+        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout, keep_place)
         super().__init__(by_name(queues, Queue), settings, hooks, wait_replicas)
         self._work = work
         self._one = threading.Lock()
@@ -75,6 +77,7 @@ class Worker(Working):
         The second signal interrupts the work, and the third ends the process. An earlier `stop` ends it at once. After
         it has returned, it can be called again.
         """
+        flag("signals", signals)
         if not self._one.acquire(blocking=False):
             raise RuntimeError("the worker is running")
         before = {}
@@ -91,18 +94,8 @@ class Worker(Working):
 
     def _run(self) -> None:
         self._pid = os.getpid()
-        first = next(iter(self._queues.values()))
         server, block_ms = self._open(Server, Confirming)
-        server.check(first.name, self._stops, self._hooks.interrupted)
-        if self._is_wide:
-            try:
-                # Finds the nodes while they reply.
-                self._leases.check(first.name)
-            except Exception as error:
-                if not passes(error):
-                    raise
-        for queue in () if self._is_wide else self._queues.values():
-            server.follow(self._limit(queue._commands), None, self._stops, self._hooks.interrupted)
+        run(self._beginning(server))
         self._ended, self._wake = threading.Event(), threading.Event()
         watching = threading.Thread(target=self._watch, name="dehydrator-renewal", daemon=True)
         watching.start()
@@ -120,7 +113,7 @@ class Worker(Working):
         finally:
             self.stop()
             if not threads.end(lambda: time.monotonic() >= self._stop_by):
-                self._cut_off()
+                run(self._cutting_off())
             self._ended.set()
             self._wake.set()
             told.stop()
@@ -145,12 +138,7 @@ class Worker(Working):
             room += 1
         used = 0
         try:
-            question = poll(list(self._queues), room, self._settings.lease_ms, new_token(), block_ms)
-            began = time.monotonic()
-            deliveries = server.ask(question, None, self._stops, self._hooks.interrupted)
-            if deliveries:
-                self._hooks.received(deliveries, time.monotonic() - began)
-            for delivery in deliveries:
+            for delivery in run(self._polling(server, room, block_ms)):
                 threads.submit(delivery)
                 used += 1
         finally:
@@ -158,12 +146,12 @@ class Worker(Working):
                 self._free.release(room - used)
 
     def _serve(self, delivery: Delivery) -> bool:
-        """Does a job; returns whether its place is still its own: one that took too long has lost it."""
+        """Does a job; returns whether its place is still its own."""
         # That of this run: the work may end in the next one.
         free = self._free
         is_own = True
         try:
-            is_own = self._do(delivery)
+            is_own = run(self._doing(delivery))
         except Exception as error:
             # It was neither settled nor given back, so it is delivered again when its lease expires.
             self._hooks.crashed(error)
@@ -171,93 +159,43 @@ class Worker(Working):
             free.release()
         return is_own
 
-    def _cut_off(self) -> None:
-        """Gives back the jobs whose work still runs."""
-        silent: set[str] = set()
-        for delivery, job in self._running.lose_some():
-            try:
-                if delivery.key not in silent:
-                    self._follow(self._cut(delivery), patience=0)
-            except Exception as error:
-                # It is delivered again when its lease expires.
-                self._hooks.crashed(error)
-                if passes(error):
-                    silent.add(delivery.key)
-            self._hooks.lost(job)
-
-    def _do(self, delivery: Delivery) -> bool:
-        verbs = self._commands[delivery.key]
-        if self._is_stopping:
-            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
-            self._ask(verbs.give_back(delivery.token, delivery.id))
-            return True
+    def _work_on(self, delivery: Delivery, job: Job, seconds: float) -> None:
+        if seconds < math.inf:
+            self._running.bound(delivery, seconds)
+            self._wake.set()
         try:
-            job = Job.of(delivery, verbs.codec.decode, verbs.queue)
-        except Exception as error:
-            self._hooks.buried(delivery, self._follow(self._fail_to_decode(delivery, error)))
-            return True
-        failure: BaseException | None = None
-        began = time.monotonic()
-        try:
-            self._running.add(delivery, job, self._settings.time_of(job))
-            if self._settings.timeout is not None:
-                self._wake.set()
-            self._hooks.started(job)
-            with self._hooks.working(job):
-                self._work(job)
+            self._work(job)
         except BaseException as error:
-            failure = error
-        self._leave_child(failure)
-        mine = self._running.remove(delivery)
-        if not mine or job.lost.is_set():
-            return not job.late
-        self._end(delivery, job, failure, time.monotonic() - began)
-        return True
-
-    def _end(self, delivery: Delivery, job: Job, failure: BaseException | None, seconds: float) -> None:
-        """Settles a job whose work has ended, or gives it back, or makes it a dead letter."""
-        if failure is None:
-            # A 0 can mean that a first SETTLE worked, but its reply was lost.
-            with self._hooks.settling(job, "settle"):
-                self._ask(self._commands[delivery.key].settle(delivery.token, delivery.id), self._sure)
-            self._hooks.succeeded(job, seconds)
-            return
-        self._follow(self._fail(delivery, job, failure, seconds))
+            self._leave_child(error)
+            raise
+        self._leave_child(None)
 
     def _take_too_long(self, delivery: Delivery, job: Job) -> None:
         """Ends an attempt whose work goes on, in a thread that is left to it: another one takes its place."""
         seconds = self._settings.time_of(job)
         try:
-            self._end(delivery, job, TookTooLong(f"it did not end within {seconds:g} s"), seconds)
+            run(self._ending(delivery, job, too_long(seconds), seconds))
         except Exception as error:
             self._hooks.crashed(error)
         self._free.release()
-
-    def _ask(self, question: Question[Any], server: Server | None = None) -> Any:
-        return (server or self._leases).ask(question, self._patience(), tell=self._hooks.interrupted)
-
-    def _follow(self, flow: Flow[T], patience: float | None = None) -> T:
-        patience = self._patience() if patience is None else patience
-        result: T = self._leases.follow(flow, patience, tell=self._hooks.interrupted)
-        return result
 
     def _watch(self) -> None:
         """Renews the current jobs, three times per lease, and ends those that take too long, until the worker ends."""
         renewing: dict[str, threading.Thread] = {}
         renew_at = time.monotonic() + self._settings.renewal
+        keep = self._settings.keep_place
         while not self._ended.is_set():
             now = time.monotonic()
             self._wake.wait(max(0.0, min(renew_at, self._running.ends(), self._limit_at) - now))
             self._wake.clear()
-            for delivery, job in self._running.lose_some(by=time.monotonic()):
+            for delivery, job in self._running.lose_some(by=time.monotonic(), keep=keep):
+                if keep:
+                    self._tell_late(job)
+                    continue
                 self._threads.leave(delivery)
                 self._threads.add()
                 threading.Thread(target=self._take_too_long, args=(delivery, job), daemon=True).start()
-            if time.monotonic() >= self._limit_at:
-                try:
-                    self._follow(self._limit_again(), patience=0)
-                except Exception as error:
-                    self._hooks.crashed(error)
+            run(self._limiting_again())
             if time.monotonic() < renew_at:
                 continue
             renew_at = time.monotonic() + self._settings.renewal
@@ -275,17 +213,4 @@ class Worker(Working):
             self._renew(name, held)
 
     def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
-        ended = self._ended
-        try:
-            # As long as the leases still run.
-            renewed = self._leases.ask(
-                self._commands[name].renew(self._settings.lease_ms, held),
-                2 * self._settings.renewal,
-                ended.is_set,
-                self._hooks.interrupted,
-            )
-        except Exception as error:
-            if not ended.is_set():
-                self._hooks.crashed(error)
-            return
-        self._lose_unrenewed(name, held, renewed, lambda job: None)
+        run(self._renewing(name, held, self._ended.is_set))
