@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -72,36 +73,11 @@ class Guarded(Hooks):
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-
-    def sending(self, queue: str, ids: Sequence[str | bytes | None]) -> AbstractContextManager[Mapping[str, str]]:
-        return self._around("sending", NO_HEADERS, queue, ids)
-
-    def received(self, deliveries: Sequence[Delivery], seconds: float) -> None:
-        self._call(self._hooks.received, deliveries, seconds)
-
-    def working(self, job: Job) -> AbstractContextManager[object]:
-        return self._around("working", None, job)
-
-    def settling(self, job: Job, how: str) -> AbstractContextManager[object]:
-        return self._around("settling", None, job, how)
-
-    def started(self, job: Job) -> None:
-        self._call(self._hooks.started, job)
-
-    def succeeded(self, job: Job, seconds: float) -> None:
-        self._call(self._hooks.succeeded, job, seconds)
-
-    def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
-        self._call(self._hooks.retried, job, seconds, error, delay)
-
-    def buried(self, delivery: Delivery, reason: str, error: BaseException | None = None) -> None:
-        self._call(self._hooks.buried, delivery, reason, error)
-
-    def lost(self, job: Job) -> None:
-        self._call(self._hooks.lost, job)
-
-    def interrupted(self, error: Exception) -> None:
-        self._call(self._hooks.interrupted, error)
+        told: Any = self
+        for name in ("received", "started", "succeeded", "retried", "buried", "lost", "interrupted"):
+            setattr(told, name, partial(self._call, getattr(hooks, name)))
+        for name, otherwise in (("sending", NO_HEADERS), ("working", None), ("settling", None)):
+            setattr(told, name, partial(self._around, name, otherwise))
 
     def crashed(self, error: BaseException) -> None:
         try:
