@@ -1,13 +1,16 @@
 // The delay of a failed job.
 
-import { known, milliseconds } from "./moment.js";
+import { known, milliseconds, number } from "./moment.js";
 
-/** In milliseconds. Doubles with each attempt, with jitter, so that jobs that failed together do not retry together. */
+/** Grows with each attempt, with jitter, so that jobs that failed together do not retry together. */
 export interface Backoff {
+  /** After the first attempt, in milliseconds; by default 1000. */
   first: number;
+  /** How many times as long each delay is as the one before; by default 2. */
   factor: number;
+  /** The longest delay, in milliseconds; by default an hour. */
   most: number;
-  /** From 0 to 1: the random share of the delay. */
+  /** The random share of the delay, from 0 to 1, by which it is shorter; by default 0.5. */
   jitter: number;
 }
 
@@ -15,12 +18,12 @@ export const BACKOFF: Readonly<Backoff> = { first: 1000, factor: 2, most: 3_600_
 
 /** Returns a whole back-off; refuses numbers that make no delays. */
 export function backoffOf(some: { [K in keyof Backoff]?: Backoff[K] | undefined } = {}): Backoff {
-  known(some, Object.keys(BACKOFF).join(" "));
+  known(some, Object.keys(BACKOFF).join(" "), "backoff");
   const { first = BACKOFF.first, factor = BACKOFF.factor, most = BACKOFF.most, jitter = BACKOFF.jitter } = some;
-  milliseconds(first, "`backoff.first`");
-  milliseconds(most, "`backoff.most`");
-  if (!(factor >= 1 && factor < Number.POSITIVE_INFINITY)) throw new RangeError("`backoff.factor` is from 1 on");
-  if (!(jitter >= 0 && jitter <= 1)) throw new RangeError("`backoff.jitter` is from 0 to 1");
+  milliseconds(first, "backoff.first");
+  milliseconds(most, "backoff.most");
+  number(factor, "backoff.factor", 1);
+  number(jitter, "backoff.jitter", 0, 1);
   return { first, factor, most, jitter };
 }
 

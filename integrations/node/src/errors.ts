@@ -36,28 +36,48 @@ export class ModuleTooOldError extends DehydratorError {
   }
 }
 
+/** The server refused a command. */
+export class ReplyError extends DehydratorError {
+  override name = "ReplyError";
+
+  /** The first word of the reply: `WRONGTYPE`, `NOPERM`, or `ERR` for what has no code of its own. */
+  get code(): string {
+    return /^-?(\w*)/.exec(this.message)![1]!;
+  }
+}
+
 /** There is no room: the queue, its group or the server's memory is full. */
-export class QueueFullError extends DehydratorError {
+export class QueueFullError extends ReplyError {
   override name = "QueueFullError";
 }
 
 /** The id exists. (`put` returns null instead.) */
-export class ExistsError extends DehydratorError {
+export class ExistsError extends ReplyError {
   override name = "ExistsError";
 }
 
 /** There is no job with that id. */
-export class NotFoundError extends DehydratorError {
+export class NotFoundError extends ReplyError {
   override name = "NotFoundError";
 }
 
 /** It is later than the operator allows: `dehydrator.max-ttl`. */
-export class TooLateError extends DehydratorError {
+export class TooLateError extends ReplyError {
   override name = "TooLateError";
 }
 
+/** The server knows no such cron or zone, or the schedule never occurs. */
+export class ScheduleError extends ReplyError {
+  override name = "ScheduleError";
+}
+
+/** The server was not there, for as long as `patience`; `cause` is the error of the library. */
+export class ConnectionError extends DehydratorError {
+  override name = "ConnectionError";
+}
+
 /** No reply came in time. */
-export class NoReplyError extends DehydratorError {
+export class NoReplyError extends ConnectionError {
   override name = "NoReplyError";
 }
 
@@ -84,11 +104,13 @@ const KINDS = {
   LIMIT: TooLateError,
 };
 
-/** Returns the error of this package for an error reply, which is itself if there is none. */
-export function typed(error: Error): Error {
-  const [, code = ""] = /^-?(\w+)/.exec(error.message) ?? [];
-  const kind = KINDS[code as keyof typeof KINDS];
-  return kind === undefined ? error : new kind(error.message, { cause: error });
+/** Returns the error of this package for an error reply. */
+export function typed(error: Error): DehydratorError {
+  const { message } = error;
+  if (error instanceof DehydratorError) return error;
+  if (/unknown command [`'"]?dehydrator/i.test(message)) return new ModuleMissingError({ cause: error });
+  const kind = KINDS[/^-?(\w*)/.exec(message)![1] as keyof typeof KINDS] ?? ReplyError;
+  return new kind(message, { cause: error });
 }
 
 /** Thrown by the work: the job becomes a dead letter now, with this reason. */
@@ -96,13 +118,13 @@ export class Reject extends Error {
   override name = "Reject";
 }
 
-/** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left. */
+/** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left: this was one. */
 export class Retry extends Error {
   override name = "Retry";
   readonly delay: number;
 
   constructor(delay: number, reason = "the work asked to be tried again") {
     super(reason);
-    this.delay = milliseconds(delay, "the delay of a Retry");
+    this.delay = milliseconds(delay, "delay");
   }
 }

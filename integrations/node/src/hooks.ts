@@ -2,7 +2,9 @@
 
 import { debuglog } from "node:util";
 import { type Headers, NO_HEADERS } from "./envelope.js";
+import { DehydratorError, JobTimeoutError, Reject, Retry } from "./errors.js";
 import type { Delivery, Id, Job } from "./job.js";
+import { having, known } from "./moment.js";
 
 const debug = debuglog("dehydrator");
 
@@ -27,11 +29,7 @@ export class Hooks {
   logger: Logger = CONSOLE;
 
   /** Surrounds a put, of several payloads if there are several ids; passes the headers of the jobs to `send`. */
-  sending<A>(
-    _queue: string,
-    _ids: readonly (Id | undefined)[],
-    send: (headers: Readonly<Headers>) => Promise<A>,
-  ): Promise<A> {
+  sending<A>(_queue: string, _ids: readonly Id[], send: (headers: Readonly<Headers>) => Promise<A>): Promise<A> {
     return send(NO_HEADERS);
   }
 
@@ -53,9 +51,9 @@ export class Hooks {
     this.#log("info", `a worker of ${queues.join(", ")} has started, for ${concurrency} jobs at a time`);
   }
 
-  /** Called at the start, if the queue has a policy by which jobs get fewer attempts than this worker would give them. */
-  overruled(queue: string, attempts: number): void {
-    this.#log("warn", `${queue} has a policy of ${attempts} attempts, which \`setPolicy\` changes, and no worker`);
+  /** Called at the start, if the policy of the queue says other `attempts` than this worker asks for: the fewer hold. */
+  overruled(queue: string, attempts: number, asked: number): void {
+    this.#log("warn", `queue ${queue} has attempts=${attempts} in the server; this worker asks for ${asked}`);
   }
 
   /** Called when the worker has stopped. */
@@ -73,7 +71,7 @@ export class Hooks {
 
   retried(job: Job, _ms: number, error: unknown, delay: number): void {
     const again = `attempt ${job.attempt}, again in ${Math.round(delay)} ms`;
-    this.#log("warn", `${job.queue}: ${job.id} failed, ${again}: ${stackOf(error)}`);
+    this.#log("warn", `${job.queue}: ${job.id} failed, ${again}: ${reasonOf(error)}`);
   }
 
   /** Called for jobs that became dead letters here, but not for those that the server moved itself. */
@@ -93,12 +91,18 @@ export class Hooks {
 
   /** Called for errors outside of the work: by the server or by a hook; with what failed, for example a renewal. */
   crashed(error: unknown, what: string): void {
-    this.#log("error", `${what} failed: ${stackOf(error)}`);
+    this.#log("error", `${what} failed: ${error instanceof DehydratorError ? error : stackOf(error)}`);
   }
 
   #log(level: keyof Logger, line: string): void {
     this.logger[level](`dehydrator: ${line}`);
   }
+}
+
+/** Returns why an attempt failed: the error, then its stack, unless that tells nothing. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof Reject) return error.message || "rejected";
+  return error instanceof Retry || error instanceof JobTimeoutError ? `${error}` : stackOf(error);
 }
 
 /** Returns what was thrown as text, with its stack: whatever it is, and whatever its methods do. */
@@ -113,6 +117,8 @@ export function stackOf(error: unknown): string {
   }
 }
 
+const NAMES = ["logger", ...Object.getOwnPropertyNames(Hooks.prototype).slice(1)].join(" ");
+
 /** The hooks that surround something, which is their last argument. */
 type Surrounding = "sending" | "working" | "settling";
 type Named = Exclude<keyof Hooks, Surrounding | "logger">;
@@ -126,12 +132,15 @@ export class Guarded {
   readonly #hooks: Hooks;
 
   constructor(some: Partial<Hooks> = {}, logger?: Logger) {
+    // One of a class may have more.
+    if (!some || [Object.prototype, String.prototype].includes(Object.getPrototypeOf(some)))
+      known(some, NAMES, "hooks");
     this.#hooks = some instanceof Hooks ? some : Object.assign(new Hooks(), some);
-    if (logger !== undefined) this.#hooks.logger = logger;
+    if (logger !== undefined) this.#hooks.logger = having(logger, "logger", "debug", "info", "warn", "error");
     this.tell = tellerOf(this.#hooks);
   }
 
-  sending<A>(queue: string, ids: readonly (Id | undefined)[], send: (headers: Headers) => Promise<A>): Promise<A> {
+  sending<A>(queue: string, ids: readonly Id[], send: (headers: Headers) => Promise<A>): Promise<A> {
     return this.#around("sending", (once) => this.#hooks.sending(queue, ids, once), send);
   }
 

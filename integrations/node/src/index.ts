@@ -10,6 +10,7 @@
 export type { Backoff } from "./backoff.js";
 export { type Codec, json, raw } from "./codec.js";
 export {
+  ConnectionError,
   DehydratorError,
   ExistsError,
   JobLostError,
@@ -20,7 +21,9 @@ export {
   NotFoundError,
   QueueFullError,
   Reject,
+  ReplyError,
   Retry,
+  ScheduleError,
   TooLateError,
 } from "./errors.js";
 export { Hooks, type Logger } from "./hooks.js";
@@ -30,4 +33,4 @@ export type { LimitOptions, Limits, Rate } from "./limits.js";
 export { Queue, type QueueOptions } from "./queue.js";
 export type { Schedule, ScheduleOptions, Schedules } from "./schedules.js";
 export type { GroupOption, OwnTerms, Policy, PutOptions, Selection } from "./verbs.js";
-export { Worker, type WorkerOptions } from "./worker.js";
+export { type RunOptions, Worker, type WorkerOptions } from "./worker.js";

@@ -1,5 +1,7 @@
 // Jobs: what clients put into a queue, and what workers and readers get.
 
+import type { PutOptions } from "./verbs.js";
+
 /** An id: any bytes. The package shows ids as text, and `idBytes` has the bytes. */
 export type Id = string | Uint8Array;
 
@@ -18,7 +20,9 @@ export interface Delivery {
 
 /** A delivery with its payload. While its work runs, its lease is renewed in the background. */
 export interface Job<T = unknown> {
+  /** As `put` returned it. */
   readonly id: string;
+  /** The same as bytes. */
   readonly idBytes: Buffer;
   readonly payload: T;
   /** The number of the attempt that this is, from 1 on. */
@@ -27,22 +31,22 @@ export interface Job<T = unknown> {
   readonly queue: string;
   /** The token of the lease, different for each attempt. It can fence the writes of the work. */
   readonly token: string;
-  /** Aborts when the job was cancelled, given back, took too long, or another worker has it: the work should stop. */
+  /**
+   * Aborts when the job was cancelled, given back, took too long, or another worker has it: the work should stop. Its
+   * reason is a JobLostError or a JobTimeoutError.
+   */
   readonly signal: AbortSignal;
   /** What hooks put beside the payload, such as the context of a trace. If it changes, the next attempt gets it so. */
   readonly headers: Record<string, string>;
+  /** Asks the server for the group that `put` named; null if there is none, or the job is gone. */
+  group(): Promise<string | null>;
   /** Free for hooks. */
   context?: unknown;
 }
 
 /** One of several payloads that are put into a queue at once. */
-export interface Item<T = unknown> {
+export interface Item<T = unknown> extends PutOptions {
   payload: T;
-  id?: Id;
-  /** In milliseconds. */
-  delay?: number;
-  /** A Date, or milliseconds since 1970, instead of `delay`. */
-  at?: Date | number;
 }
 
 /** What became of one of several payloads. */
@@ -61,6 +65,10 @@ export interface Seen<T = unknown> {
   readonly error?: unknown;
   /** What the codec made of the payload. */
   readonly element: Buffer;
+  /** What hooks and `timeout` put beside it. */
+  readonly headers: Record<string, string>;
+  /** How long an attempt may take, in milliseconds, if `put` said so. */
+  readonly timeout?: number;
   /** The number of the last attempt; 0 if there was none. */
   readonly attempt: number;
 }
@@ -71,13 +79,17 @@ export interface Waiting<T = unknown> extends Seen<T> {
   readonly due: Date;
   /** Whether a worker has it, with a running lease. */
   readonly leased: boolean;
-  /** Why the last attempt failed, if `look` read it and a worker said so. */
+  /** What `put` said, and why the last attempt failed, if a worker told: only `look` reads these four. */
+  readonly group?: string;
+  readonly attempts?: number;
+  /** After this moment no worker begins it, for `within` has passed. */
+  readonly expires?: Date;
   readonly reason?: string;
 }
 
 /** An entry of the stream of dead letters. */
 export interface DeadLetter<T = unknown> extends Seen<T> {
-  /** The key that it came from. */
+  /** The key that it came from, and its id in the stream. */
   readonly key: string;
   readonly entry: string;
   readonly group?: string;

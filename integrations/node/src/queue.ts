@@ -1,6 +1,5 @@
 // A queue of jobs for workers.
 
-import { randomUUID } from "node:crypto";
 import { type Codec, json } from "./codec.js";
 import { DehydratorError, QueueFullError } from "./errors.js";
 import { Guarded, type Hooks, type Logger } from "./hooks.js";
@@ -8,14 +7,17 @@ import type { DeadLetter, Id, Item, Put, Waiting } from "./job.js";
 import { type Answer, type Keys, OneKey, type Part } from "./keys.js";
 import { type Client, inSlot, type LibraryName, makerOf } from "./library.js";
 import { type LimitOptions, type Limits, limitsOf, limitWords } from "./limits.js";
-import { known, milliseconds, unixMilliseconds } from "./moment.js";
+import { having, known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
+import { bytes } from "./reply.js";
 import { type ScheduleOptions, Schedules } from "./schedules.js";
 import type { Patience } from "./server.js";
 import {
+  ask,
   BATCH,
   BATCH_BYTES,
+  EACH,
   type GroupOption,
-  OWN,
+  groupWords,
   type OwnTerms,
   type Policy,
   type PutOptions,
@@ -24,22 +26,26 @@ import {
   type Revived,
   type Selection,
   type Timed,
+  timedOf,
   Verbs,
+  type Word,
 } from "./verbs.js";
 import { mergedInfo } from "./wide/info.js";
-import { byEntry, type KeyCount, ManyKeys } from "./wide/many_keys.js";
+import { byEntry, checkedKeys, type KeyCount, ManyKeys } from "./wide/many_keys.js";
 import { mergedRows } from "./wide/merged.js";
 
 export interface QueueOptions<T> {
+  /** What makes bytes of payloads; by default `json()`. */
   codec?: Codec<T>;
   /** The stream for dead letters: by default `jobs:dead` for `jobs`, and on a cluster `{jobs}:dead`, in its slot. */
   dead?: string;
-  /** For how many milliseconds a command is retried while the server is down. */
+  /** For how many milliseconds a command is retried while the server is down; by default 10,000. */
   patience?: number;
-  /** The library that connects to a URL; by default the first that is installed. */
+  /** The library that connects to a URL; by default the first that is installed, ioredis or redis. */
   library?: LibraryName;
   /** Of these only `sending` is called, and `crashed`. */
   hooks?: Partial<Hooks>;
+  /** Where to log that a hook has failed; by default standard error. */
   logger?: Logger;
   /**
    * Experimental. Spreads the queue over so many keys, or over one for each primary of a cluster. The first client of
@@ -89,9 +95,13 @@ export class Queue<T = unknown> {
     options: QueueOptions<T> = {},
   ) {
     known(options, "codec dead patience library hooks logger keys");
-    if (typeof name !== "string" || name === "") throw new TypeError("a queue has a name");
     const { codec = json<T>(), dead, patience = 10_000, library, hooks, logger, keys } = options;
-    milliseconds(patience, "`patience`");
+    if (typeof name !== "string" || name === "") throw new TypeError("the `name` of a queue is a text, not empty");
+    having(codec, "codec", "encode", "decode");
+    if (dead !== undefined) named(dead, "dead");
+    milliseconds(patience, "patience");
+    if (keys !== undefined) checkedKeys(keys);
+    if (library !== undefined) oneOf(library, "library", "ioredis", "redis");
     const maker = makerOf(server, library);
     this.#hooks = new Guarded(hooks, logger);
     if (keys !== undefined && dead !== undefined) {
@@ -114,56 +124,41 @@ export class Queue<T = unknown> {
    * twice, unless the server remembers ids for a while: `limit({ remember: 300_000 })`.
    */
   async put(payload: T, options: PutOptions = {}): Promise<string | null> {
-    known(options, `id delay at replace ${OWN}`);
+    known(options, `id delay at ${EACH}`);
+    const timed = timedOf(options);
     const { keys } = await this.#ready();
-    const { id, isDrawn } = named(options.id);
-    const delay = delayOf(options);
-    return this.#hooks.sending(this.name, [id], (headers) =>
-      keys.byId(id, (verbs) => {
-        const element = verbs.wrapped(payload, headers, options);
-        return verbs.put({ element, id, isDrawn, delay }, options);
-      }),
+    return this.#hooks.sending(this.name, [timed.id], (headers) =>
+      keys.byId(timed.id, (verbs) => verbs.put({ ...timed, element: verbs.wrapped(payload, headers, options) })),
     );
   }
 
   /**
    * Puts many payloads, up to a thousand or a megabyte per command; returns for each its id, and whether it was
-   * `stored`, the id `exists`, or the queue is `full`.
+   * `stored`, the id `exists`, or the queue is `full`. Each has the options of `put`, besides those for all.
    *
-   * Payloads with the same `at` share commands. If many have different ones, each is a command. `replace`, `within`,
-   * `attempts`, `group` and `timeout` are those of each.
+   * Payloads with the same options share commands, whatever their delays: if many have different ones, each is a
+   * command. What makes no sense is refused before its thousand is sent.
    */
   async putMany(
     items: Iterable<Item<T>> | AsyncIterable<Item<T>>,
-    options: { replace?: boolean } & OwnTerms = {},
+    options: Pick<PutOptions, keyof OwnTerms | "replace"> = {},
   ): Promise<Put[]> {
-    known(options, `replace ${OWN}`);
+    known(options, EACH);
     const { keys } = await this.#ready();
     const puts: Put[] = [];
     let some: Item<T>[] = [];
     const send = async () => {
       const [batch, start] = [some, puts.length];
       some = [];
-      const names = batch.map((item) => named(item.id));
-      const delays = batch.map(delayOf);
-      const moments = new Map<number | undefined, number[]>();
-      for (const [n, { at }] of batch.entries()) {
-        const moment = at === undefined ? undefined : unixMilliseconds(at);
-        moments.set(moment, [...(moments.get(moment) ?? []), n]);
-      }
-      const given = batch.map(({ id }) => id);
-      await this.#hooks.sending(this.name, given, async (headers) => {
+      const names = batch.map(timedOf);
+      const ids = names.map(({ id }) => id);
+      await this.#hooks.sending(this.name, ids, async (headers) => {
         const { verbs } = keys.home;
-        const timed = batch.map(({ payload }, n) => {
-          return { element: verbs.wrapped(payload, headers, options), ...names[n]!, delay: delays[n]! };
-        });
-        const parts = [...moments].flatMap(([at, some]) => limited(some, timed).map((places) => ({ at, places })));
-        const sending = parts.map(async ({ at, places }) => {
-          const terms = at === undefined ? options : { ...options, at };
+        const timed = batch.map((one, n) => ({ ...names[n]!, element: verbs.wrapped(one.payload, headers, one) }));
+        const sending = together(timed).map(async (places) => {
           const of = (some: readonly number[]) => some.map((i) => timed[places[i]!]!);
-          const ids = places.map((n) => names[n]!.id);
-          const answers = await keys.byIds(ids, (verbs, some) => verbs.putMany(of(some), terms));
-          for (const { places: some, answer } of answers) {
+          const own = places.map((n) => ids[n]!);
+          for (const { places: some, answer } of await keys.byIds(own, (verbs, some) => verbs.putMany(of(some)))) {
             for (const [i, put] of answer.entries()) puts[start + places[some[i]!]!] = put;
           }
         });
@@ -171,8 +166,8 @@ export class Queue<T = unknown> {
       });
     };
     for await (const item of items) {
-      known(item, "payload id delay at");
-      if (some.push(item) === BATCH) await send();
+      known(item, `payload id delay at ${EACH}`, "item");
+      if (some.push({ ...options, ...item }) === BATCH) await send();
     }
     if (some.length > 0) await send();
     return puts;
@@ -192,7 +187,9 @@ export class Queue<T = unknown> {
   /** Removes jobs, waiting or with a worker; returns how many existed. */
   async cancel(...ids: Id[]): Promise<number> {
     if (ids.length === 0) return 0;
-    return sum((await this.#keys.byIds(ids, (verbs, some) => verbs.cancel(some.map((n) => ids[n]!)))).map(answerOf));
+    for (const id of ids) named(id, "id");
+    const of = (places: readonly number[]) => places.map((n) => ids[n]!);
+    return sum((await this.#keys.byIds(ids, (verbs, some) => verbs.on("REM", of(some), Number))).map(answerOf));
   }
 
   /**
@@ -203,7 +200,7 @@ export class Queue<T = unknown> {
    */
   async cancelAll(selection: Selection): Promise<number> {
     const [name, value] = one(selection, "group", "prefix");
-    if (name === "group") return this.#repeated((verbs) => verbs.cancelGroup(value));
+    if (name === "group") return this.#repeated((verbs) => verbs.on("PURGE", ["GROUP", value], Number));
     let total = 0;
     for (const { verbs, server } of await this.#keys.parts()) {
       for (let cursor: string | null = "0"; cursor !== null; ) {
@@ -220,9 +217,9 @@ export class Queue<T = unknown> {
    * are, and those whose deadline is about that already: up to an eighth of the delay earlier, from a second to a minute. A
    * thousand are set at a time, as with `cancelAll`.
    */
-  async postponeAll(selection: { group: string | Uint8Array }, delay: number): Promise<number> {
-    const [, group] = one(selection, "group");
-    return this.#repeated((verbs) => verbs.postponeGroup(group, delay));
+  async postponeAll(selection: { group: Id }, delay: number): Promise<number> {
+    const words = [milliseconds(delay, "delay"), "GROUP", one(selection, "group")[1]];
+    return this.#repeated((verbs) => verbs.on("TOUCH", words, Number));
   }
 
   /** Repeats a command that changes some jobs until it has changed all; returns how many. */
@@ -236,17 +233,21 @@ export class Queue<T = unknown> {
 
   /** Sets the deadline of a job, in milliseconds from now or as a Date; returns whether it existed. */
   async postpone(id: Id, until: number | Date): Promise<boolean> {
-    return this.#keys.byId(id, (verbs) => verbs.postpone(id, until));
+    // A ttl of 0 would take the element from its worker; a millisecond does not.
+    const timer =
+      until instanceof Date ? [1, "AT", unixMilliseconds(until, "until")] : [Math.max(1, milliseconds(until, "until"))];
+    return this.#keys.byId(named(id, "id"), (verbs) => verbs.on("TOUCH", [...timer, id], isOne));
   }
 
-  /** Reads a job, without changing it. */
+  /** Reads a job, without changing it; returns null if there is none. */
   async look(id: Id): Promise<Waiting<T> | null> {
-    return this.#keys.byId(id, (verbs) => verbs.look(id));
+    return this.#keys.byId(named(id, "id"), (verbs) => verbs.look(id));
   }
 
-  /** Replaces a payload; the deadline stays. Throws NotFoundError if the id does not exist. */
+  /** Replaces a payload; deadline and `timeout` stay. Throws NotFoundError if the id does not exist. */
   async update(id: Id, payload: T): Promise<void> {
-    return this.#keys.byId(id, (verbs) => verbs.update(id, payload));
+    const { headers } = (await this.look(id)) ?? {};
+    return this.#keys.byId(id, (verbs) => verbs.on("UPDATE", [id, verbs.wrapped(payload, headers)], () => {}));
   }
 
   /** Yields everything in the queue, in the order of delivery, without taking anything. */
@@ -261,48 +262,49 @@ export class Queue<T = unknown> {
     return sum(await this.#keys.each((verbs) => verbs.size()));
   }
 
-  /** Returns the fields of DEHYDRATOR.INFO, of the queue or a group. */
+  /** Returns the fields of DEHYDRATOR.INFO, of the queue or a group; the jobs without one are the group `""`. */
   async info(of: GroupOption = {}, how: Patience = {}): Promise<Record<string, unknown>> {
-    known(of, "group");
     const [first, ...others] = await this.#keys.each((verbs) => verbs.info(of), how);
     return others.length === 0 ? first! : mergedInfo([first!, ...others]);
   }
 
-  /** Pauses deliveries, of all or a group, for this many milliseconds, or until `resume`. */
+  /** Pauses deliveries, of all or a group, for this many milliseconds from 1 on, or until `resume`. */
   async pause(duration?: number, of: GroupOption = {}): Promise<void> {
-    known(of, "group");
-    await this.#keys.each((verbs) => verbs.pause(duration, of));
+    const words: Word[] = duration === undefined ? [] : ["FOR", milliseconds(duration, "duration", 1)];
+    words.push(...groupWords(of));
+    await this.#keys.each((verbs) => verbs.on("PAUSE", words, () => {}));
   }
 
   /** Ends the pause of the queue or of a group, not both; returns whether there was one. */
   async resume(of: GroupOption = {}): Promise<boolean> {
-    known(of, "group");
-    return (await this.#keys.each((verbs) => verbs.resume(of))).some(Boolean);
+    const words = groupWords(of);
+    return (await this.#keys.each((verbs) => verbs.on("RESUME", words, isOne))).some(Boolean);
   }
 
   /** Limits length, concurrency and rate, of the queue, of a group or of each; null removes a limit. */
   async limit(options: LimitOptions): Promise<void> {
-    for (const words of limitWords(options)) await this.#keys.each((verbs) => verbs.limit(words));
+    for (const words of limitWords(options)) await this.#keys.each((verbs) => verbs.on("LIMIT", words, () => {}));
   }
 
   /** Returns the limits of the queue, or those that apply to a group. Of a queue of several keys: of its first one. */
   async limits(of: GroupOption = {}): Promise<Limits> {
-    known(of, "group");
     const { server, verbs } = this.#keys.home;
-    return server.ask(verbs.limits(of, limitsOf));
+    return limitsOf(await server.ask(verbs.info(of)));
   }
 
   /**
    * Sets after how many attempts jobs without their own are dead letters, and about how many of these are kept. The
-   * first worker of a queue does so; then only this changes it.
+   * first worker of a queue does so; then only this changes it: running workers take it when they start again. The
+   * back-off is each worker's.
    */
   async setPolicy(policy: Policy): Promise<void> {
     known(policy, "attempts keepDead");
     await this.#keys.each((verbs) => verbs.onDue(policy));
   }
 
-  /** Returns the first dead letters, with the reasons. */
+  /** Returns the first dead letters, by default a hundred, with the reasons. */
   async deadLetters(count = 100): Promise<DeadLetter<T>[]> {
+    whole(count, "count", 1);
     const parts = await this.#keys.parts();
     const some = parts.map(async (part) => {
       return part.server.ask(part.verbs.deadLetters(await streamOf(part), count));
@@ -312,26 +314,31 @@ export class Queue<T = unknown> {
   }
 
   /**
-   * Puts the first dead letters back into the queue, or these, due at once; returns how many. One whose id is in the
-   * queue stays. With `payload`, one letter gets another.
+   * Puts the first dead letters back into the queue, by default a hundred, or these, due at once; returns how many. One
+   * whose id is in the queue stays. With `payload`, one letter gets another.
    *
    * If the reply is lost, it is resent, and so may revive more than the first `count`, and returns only those.
    */
   async revive(
-    which: number | readonly Pick<DeadLetter, "key" | "entry">[] = 100,
+    which: number | readonly (Pick<DeadLetter, "key" | "entry"> & Partial<DeadLetter>)[] = 100,
     edited: { payload?: T } = {},
   ): Promise<number> {
+    known(edited, "payload");
+    const isEdited = "payload" in edited;
+    const letters = Array.isArray(which) ? which : undefined;
+    const count = letters === undefined ? whole(which as number, "which", 1) : letters.length;
+    if (isEdited && (letters === undefined || count !== 1)) throw new TypeError("a `payload` is for one letter");
     let total = 0;
     for (const part of await this.#keys.parts()) {
-      if (typeof which !== "number") {
-        const named = which.filter(({ key }) => key === part.verbs.key).map(({ entry }) => entry);
-        const element = "payload" in edited ? part.verbs.wrapped(edited.payload as T) : undefined;
-        const count = named.length;
-        if (count > 0) total += (await this.#keys.revive(part, { named, element, count })).revived;
+      if (letters !== undefined) {
+        const own = letters.filter(({ key }) => key === part.verbs.key);
+        const named = own.map(({ entry }) => entry);
+        const element = isEdited ? part.verbs.wrapped(edited.payload as T, own[0]?.headers) : undefined;
+        if (named.length > 0) total += (await this.#keys.revive(part, { named, element, count })).revived;
         continue;
       }
-      for (let from: string | null | undefined; from !== null && total < which; ) {
-        const some: Revival = { count: Math.min(BATCH, which - total), from: from ?? null };
+      for (let from: string | null | undefined; from !== null && total < count; ) {
+        const some: Revival = { count: Math.min(BATCH, count - total), from: from ?? null };
         const found: Revived | null = await this.#keys.revive(part, some).catch((error) => {
           // There is no stream; or no room for more.
           if (/^NORULE/.test(error.message) || (error instanceof QueueFullError && total > 0)) return null;
@@ -346,9 +353,10 @@ export class Queue<T = unknown> {
 
   /** Drops dead letters; returns how many existed. */
   async dropDeadLetters(letters: readonly Pick<DeadLetter, "key" | "entry">[]): Promise<number> {
+    if (!Array.isArray(letters)) throw new TypeError("`letters` are an array of dead letters");
     const some = (await this.#keys.parts()).map(async (part) => {
       const entries = letters.filter(({ key }) => key === part.verbs.key).map(({ entry }) => entry);
-      return entries.length === 0 ? 0 : part.server.ask(part.verbs.dropLetters(await streamOf(part), entries));
+      return entries.length === 0 ? 0 : part.server.ask(ask(["XDEL", await streamOf(part), ...entries], Number));
     });
     return sum(await Promise.all(some));
   }
@@ -419,31 +427,20 @@ export function internals<T>(queue: Queue<T>): Internals<T> {
   return open(queue);
 }
 
-/** Returns the id of a payload, which is drawn if nobody named it. */
-function named(id: Id | undefined): { id: Id; isDrawn: boolean } {
-  if (id === undefined) return { id: randomUUID(), isDrawn: true };
-  if (!(typeof id === "string" || id instanceof Uint8Array)) throw new TypeError("an id is a text, or bytes");
-  return { id, isDrawn: false };
-}
-
-/** Returns the delay of a payload, which has none beside `at`. */
-function delayOf({ delay, at }: { delay?: number; at?: Date | number }): number {
-  if (delay !== undefined && at !== undefined) throw new TypeError("`delay` and `at` exclude each other");
-  return milliseconds(delay ?? 0, "`delay`");
-}
-
-/** Splits places into parts of limited size. */
-function limited(places: readonly number[], timed: readonly Timed[]): number[][] {
+/** Groups what one command can put, with the same options and of limited size; returns the places. */
+function together(timed: readonly Timed[]): number[][] {
   const parts: number[][] = [];
-  let size = Number.POSITIVE_INFINITY;
-  for (const place of places) {
-    const { length } = timed[place]!.element;
-    size += length;
-    if (size > BATCH_BYTES) {
-      parts.push([]);
-      size = length;
+  const open = new Map<string, { places: number[]; left: number }>();
+  for (const [n, { element, words }] of timed.entries()) {
+    const options = words.map((word) => bytes(word).toString("latin1")).join("\0");
+    let part = open.get(options);
+    if (part === undefined || part.left < element.length) {
+      part = { places: [], left: BATCH_BYTES };
+      open.set(options, part);
+      parts.push(part.places);
     }
-    parts.at(-1)!.push(place);
+    part.places.push(n);
+    part.left -= element.length;
   }
   return parts;
 }
@@ -464,12 +461,15 @@ async function* rowsOf<T>({ server, verbs }: Part<T>): AsyncGenerator<Waiting<T>
 }
 
 /** Returns which of some properties a selection has, and its value. An `undefined` must not select everything. */
-function one(selection: object, ...names: string[]): [name: string, value: string | Uint8Array] {
-  const [only, ...others] = typeof selection === "object" ? Object.entries(selection ?? {}) : [];
-  const [name = "", value] = only ?? [];
-  if (others.length > 0 || !names.includes(name) || !(typeof value === "string" || value instanceof Uint8Array))
-    throw new TypeError(`name either a ${names.join(" or a ")}, as text or bytes`);
-  return [name, value];
+function one(selection: object, ...names: string[]): [name: string, value: Id] {
+  known(selection, names.join(" "));
+  const [only, ...others] = Object.entries(selection);
+  if (only === undefined || others.length > 0) throw new TypeError(`name either a ${names.join(" or a ")}`);
+  return [only[0], named(only[1], only[0], only[0] === "prefix" ? 0 : 1)];
+}
+
+function isOne(reply: unknown): boolean {
+  return reply === 1;
 }
 
 function answerOf<A>({ answer }: Answer<A>): A {

@@ -1,11 +1,11 @@
 // The schedules of a queue, which the server serves.
 
-import { unwrap } from "./envelope.js";
+import { ReplyError, ScheduleError } from "./errors.js";
 import type { Id } from "./job.js";
 import type { Part } from "./keys.js";
-import { known, milliseconds, unixMilliseconds, whole } from "./moment.js";
+import { known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, text } from "./reply.js";
-import { ask, OWN, type OwnTerms, ownWords, type Question, type Word } from "./verbs.js";
+import { OWN, type OwnTerms, ownWords, type Question, type Word } from "./verbs.js";
 
 /** When a schedule occurs, by `cron` or at an `interval`, and the options of its jobs. */
 export interface ScheduleOptions extends OwnTerms {
@@ -13,28 +13,29 @@ export interface ScheduleOptions extends OwnTerms {
   cron?: string;
   /** The time zone of `cron`, such as `Europe/Berlin`; by default UTC. */
   zone?: string;
-  /** In milliseconds. */
+  /** How often it occurs, in milliseconds, from 1 on. */
   interval?: number;
-  /** No occurrence is before this, and intervals count from here. A Date, or milliseconds since 1970. */
+  /** No occurrence is before this, and intervals count from here; by default from now. A Date, or milliseconds since 1970. */
   from?: Date | number;
-  /** No occurrence is after this. */
+  /** No occurrence is after this; by default it has no end. */
   until?: Date | number;
-  /** How many jobs there are at most. */
+  /** How many jobs there are at most, from 1 on; by default without limit. */
   times?: number;
   /**
    * What becomes of occurrences while there was no server, or the queue was full: `one` job for the last of them, which
    * is the default, `all`, or `none`, if they are more than a minute late.
    */
   missed?: "one" | "all" | "none";
-  /** `skip`: an occurrence is missed while the job of the last one waits or is done. */
+  /** `skip`: an occurrence is missed while the job of the last one waits or is done. The default is `allow`. */
   overlap?: "allow" | "skip";
-  /** Each job is put up to so many milliseconds later: so schedules that occur together do not begin together. */
+  /** Each job is put up to so many milliseconds later, by default 0, so that not all schedules begin together. */
   jitter?: number;
 }
 
-/** A schedule, as a reader sees it. */
+/** A schedule, as a reader sees it. What `every` did not say is null, or the default. */
 export interface Schedule<T = unknown> {
   readonly name: string;
+  /** The same as bytes. */
   readonly nameBytes: Buffer;
   /** Undefined, with an `error`, if the codec cannot decode it. */
   readonly payload: T;
@@ -50,14 +51,17 @@ export interface Schedule<T = unknown> {
   readonly jitter: number;
   readonly within: number | null;
   readonly attempts: number | null;
+  readonly timeout: number | null;
   readonly group: string | null;
-  /** The next occurrence; null if it has ended. */
+  /** The next occurrence; null if it has ended, or is paused. */
   readonly next: Date | null;
-  /** The occurrence whose job was put last, and by how many milliseconds that was late. */
+  /** The occurrence whose job was put last. */
   readonly last: Date | null;
+  /** By how many milliseconds that was late. */
   readonly late: number | null;
-  /** How many jobs were put, and how many occurrences were missed. */
+  /** How many jobs were put. */
   readonly stored: number;
+  /** How many occurrences were missed. */
   readonly misses: number;
   readonly paused: boolean;
 }
@@ -73,15 +77,16 @@ export class Schedules<T = unknown> {
 
   /** See `Queue.every`. */
   async every(name: Id, payload: T, options: ScheduleOptions): Promise<boolean> {
-    const { verbs } = this.#part();
-    const element = verbs.wrapped(payload, {}, options);
-    return this.#ask(
-      "EVERY",
-      [planOf(options), element, nameOf(name), ...optionWords(options)],
-      (reply) => reply === 1,
-    );
+    known(options, `cron zone interval from until times missed overlap jitter ${OWN}`);
+    const words = [planOf(options), this.#part().verbs.wrapped(payload, {}, options), nameOf(name)];
+    return this.#ask("EVERY", [...words, ...optionWords(options)], (reply) => reply === 1).catch((error) => {
+      throw error instanceof ReplyError && error.code === "ERR"
+        ? new ScheduleError(error.message, { cause: error })
+        : error;
+    });
   }
 
+  /** Reads a schedule; returns null if there is none. */
   async get(name: Id): Promise<Schedule<T> | null> {
     return this.#ask("SCHEDULES", [nameOf(name)], (reply) => this.#schedules(reply)[0] ?? null);
   }
@@ -111,19 +116,19 @@ export class Schedules<T = unknown> {
     const told = await this.#ask("SCHEDULES", [nameOf(name)], (reply) => (reply as unknown[])[0]);
     if (told === null || told === undefined) return null;
     const of = pairs(told);
-    const [within, most, group] = [of.get("within"), Number(of.get("deliveries-limit")), of.get("group")];
-    const terms = ownWords({
-      ...(within === null ? {} : { within: Number(within) }),
-      ...(most === 0 ? {} : { attempts: most }),
-      ...(group === null ? {} : { group: bytes(group) }),
-    });
+    const words = [
+      ["WITHIN", "within"],
+      ["DELIVERIES", "deliveries-limit"],
+      ["GROUP", "group"],
+    ] as const;
+    const terms = words.flatMap(([word, name]) => (of.get(name) ? [word, bytes(of.get(name))] : []));
     const id = Buffer.concat([nameOf(name), Buffer.from(`@${Date.now()}`)]);
     return this.#ask("PUSH", [0, bytes(of.get("element")), id, "NX", ...terms], () => text(id));
   }
 
   async #ask<A>(command: string, words: readonly Word[], read: Question<A>["read"]): Promise<A> {
     const { server, verbs } = this.#part();
-    return server.ask(ask([`DEHYDRATOR.${command}`, verbs.key, ...words], read));
+    return server.ask(verbs.on(command, words, read));
   }
 
   #schedules(reply: unknown): (Schedule<T> | null)[] {
@@ -135,11 +140,13 @@ export class Schedules<T = unknown> {
     const date = (name: string) => (number(name) === null ? null : new Date(number(name)!));
     const word = (name: string) => (told.get(name) === null ? null : text(told.get(name)));
     const plan = word("plan")!;
+    const { payload, error, timeout = null } = this.#part().verbs.opened(told.get("element"));
     const when = /^\d+$/.test(plan) ? { interval: Number(plan) } : { cron: plan, zone: word("zone") ?? "UTC" };
     return {
       name: word("name")!,
       nameBytes: bytes(told.get("name")),
-      ...this.#part().verbs.decoded(unwrap(bytes(told.get("element"))).element),
+      payload,
+      ...(error === undefined ? {} : { error }),
       ...when,
       from: date("from"),
       until: date("until"),
@@ -149,6 +156,7 @@ export class Schedules<T = unknown> {
       jitter: number("jitter") ?? 0,
       within: number("within"),
       attempts: number("deliveries-limit") || null,
+      timeout,
       group: word("group"),
       next: date("next"),
       last: date("last"),
@@ -165,19 +173,21 @@ function planOf({ cron, zone, interval }: ScheduleOptions): Word {
     throw new TypeError("a schedule has either a `cron` or an `interval`");
   }
   if (cron === undefined && zone !== undefined) throw new TypeError("only a `cron` has a `zone`");
-  return cron ?? milliseconds(interval!, "`interval`", 1);
+  if (cron === undefined) return milliseconds(interval!, "interval", 1);
+  // The server takes a number for an interval.
+  if (/\s/.test(named(cron, "cron").trim())) return cron;
+  throw new TypeError(`\`cron\` has five fields, and not ${cron}`);
 }
 
 function optionWords(options: ScheduleOptions): Word[] {
-  known(options, `cron zone interval from until times missed overlap jitter ${OWN}`);
   const { zone, from, until, times, missed, overlap, jitter } = options;
-  const words: Word[] = zone === undefined ? [] : ["ZONE", zone];
-  if (from !== undefined) words.push("FROM", unixMilliseconds(from));
-  if (until !== undefined) words.push("UNTIL", unixMilliseconds(until));
+  const words: Word[] = zone === undefined ? [] : ["ZONE", named(zone, "zone")];
+  if (from !== undefined) words.push("FROM", unixMilliseconds(from, "from"));
+  if (until !== undefined) words.push("UNTIL", unixMilliseconds(until, "until"));
   if (times !== undefined) words.push("TIMES", whole(times, "times", 1));
-  if (missed !== undefined) words.push("MISSED", missed.toUpperCase());
-  if (overlap !== undefined) words.push("OVERLAP", overlap.toUpperCase());
-  if (jitter !== undefined) words.push("JITTER", milliseconds(jitter, "`jitter`"));
+  if (missed !== undefined) words.push("MISSED", oneOf(missed, "missed", "one", "all", "none").toUpperCase());
+  if (overlap !== undefined) words.push("OVERLAP", oneOf(overlap, "overlap", "allow", "skip").toUpperCase());
+  if (jitter !== undefined) words.push("JITTER", milliseconds(jitter, "jitter"));
   return [...words, ...ownWords(options)];
 }
 
@@ -188,6 +198,5 @@ function isMissing(error: unknown): boolean {
 }
 
 function nameOf(name: Id): Buffer {
-  if (name.length === 0) throw new RangeError("the name of a schedule is not empty");
-  return Buffer.from(name as string);
+  return Buffer.from(named(name, "name") as string);
 }

@@ -1,7 +1,15 @@
 // The server, with retries.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { MODULE, ModuleMissingError, ModuleTooOldError, NoReplyError, typed } from "./errors.js";
+import {
+  ConnectionError,
+  DehydratorError,
+  MODULE,
+  ModuleMissingError,
+  ModuleTooOldError,
+  NoReplyError,
+  typed,
+} from "./errors.js";
 import { text } from "./reply.js";
 import { ask, type Question } from "./verbs.js";
 import { isReply, passes, type Wire } from "./wire.js";
@@ -46,7 +54,7 @@ export class Server {
       } catch (error) {
         if (error instanceof NoReplyError && silence !== undefined) silence = Math.min(2 * silence, LONGEST_SILENCE);
         if (!passes(error) || giveUp?.() || performance.now() + pause > end) {
-          throw isReply(error) ? clearer(error) : error;
+          throw clearer(error);
         }
         tell?.(error);
         // Clients that failed together do not come again together.
@@ -89,9 +97,10 @@ export function isOlder(version: string, other: string): boolean {
   return at !== undefined && one![at]! < two![at]!;
 }
 
-/** Returns an error of this package for a reply, if there is one. */
-export function clearer(error: Error): Error {
-  return /unknown command [`'"]?dehydrator/i.test(error.message)
-    ? new ModuleMissingError({ cause: error })
-    : typed(error);
+/** Returns the error of this package for one of the server, or of the library: that is about its connection. */
+export function clearer(error: unknown): unknown {
+  if (isReply(error)) return typed(error);
+  if (!passes(error) || error instanceof DehydratorError) return error;
+  const { message, code } = error as NodeJS.ErrnoException;
+  return new ConnectionError(`the server does not answer: ${message || code || error}`, { cause: error });
 }

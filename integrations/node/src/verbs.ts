@@ -4,8 +4,8 @@ import { randomUUID } from "node:crypto";
 import type { Codec } from "./codec.js";
 import { type Headers, NO_HEADERS, unwrap, wrap } from "./envelope.js";
 import type { DeadLetter, Delivery, Id, Put, Seen, Waiting } from "./job.js";
-import type { Limits, Word } from "./limits.js";
-import { milliseconds, unixMilliseconds, whole } from "./moment.js";
+import type { Word } from "./limits.js";
+import { known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
 
 export type { Word } from "./limits.js";
@@ -34,41 +34,44 @@ export interface Pair {
   readonly id: Id;
 }
 
-/** What holds of a job alone, or of each of many. */
+/** What holds of a job alone. */
 export interface OwnTerms {
   /**
-   * In milliseconds. A job that no worker has begun within that time after it was due is too late: it becomes a dead
-   * letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
+   * In milliseconds, by default without limit. A job that no worker has begun within that time after it was due is too
+   * late: it becomes a dead letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
    */
   within?: number;
-  /** How often the job is delivered before it becomes a dead letter, instead of its worker's `attempts`. */
+  /** How often the job is delivered, from 1 to 65,535, before it becomes a dead letter; by default as the queue says. */
   attempts?: number;
-  /** A tenant, or another part of the queue: groups with due jobs take turns. */
-  group?: string | Uint8Array;
-  /** How long an attempt may take, in milliseconds, instead of its worker's `timeout`. */
+  /** A tenant, or another part of the queue: groups with due jobs take turns. By default none. */
+  group?: Id;
+  /** How long an attempt may take, in milliseconds; by default as its worker says. */
   timeout?: number;
 }
 
-/** The names of what holds of a job alone. */
-export const OWN = "within attempts group timeout";
-
 /** Jobs of a group, or whose ids have a prefix. */
-export type Selection = { group: string | Uint8Array } | { prefix: Id };
+export type Selection = { group: Id } | { prefix: Id };
 
 /** A group of the queue; by default all of it. */
 export interface GroupOption {
-  group?: string | Uint8Array;
+  group?: Id;
 }
 
+/** How `put` and `putMany` put a job. */
 export interface PutOptions extends OwnTerms {
+  /** By default it is drawn. */
   id?: Id;
-  /** In milliseconds. */
+  /** When the job is due, in milliseconds from now; by default at once. */
   delay?: number;
-  /** A Date, or milliseconds since 1970, instead of `delay`. */
+  /** When the job is due, as a Date, or milliseconds since 1970, instead of `delay`. */
   at?: Date | number;
-  /** Replaces an element with that id, and restarts its delay: a debounce. */
+  /** Whether it replaces an element with that id, and restarts its delay: a debounce. By default that one stays. */
   replace?: boolean;
 }
+
+/** The names of what holds of a job alone, and of what else `putMany` can say of all. */
+export const OWN = "within attempts group timeout";
+export const EACH = `replace ${OWN}`;
 
 /** Dead letters to bring back: those that are named, or a number of them from an entry on. */
 export interface Revival {
@@ -85,20 +88,26 @@ export interface Revived {
   readonly next: string | null;
 }
 
-/** An element with its id, and when it is due. */
+/** What PUSH says of an element. */
 export interface Timed {
   readonly element: string | Uint8Array;
   readonly id: Id;
   readonly isDrawn: boolean;
   readonly delay: number;
+  /** Its options. */
+  readonly words: readonly Word[];
 }
 
-/** The policy of a queue: after so many deliveries an element is a dead letter. */
+/** What the server does with the jobs of a queue that fail. */
 export interface Policy {
+  /** After how many attempts a job without its own is a dead letter, from 1 to 65,535. */
   readonly attempts: number;
-  /** About how many dead letters are kept; by default all. */
-  readonly keepDead?: number | undefined;
+  /** About how many dead letters are kept, by default 10,000; null: all. */
+  readonly keepDead?: number | null | undefined;
 }
+
+/** The dead letters that are kept, if nobody says how many. */
+const KEEP_DEAD = 10_000;
 
 export function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
   return { words, read };
@@ -110,18 +119,32 @@ export function replicated<T>(question: Question<T>, replicas: number): Question
 }
 
 export function ownWords({ within, attempts, group }: OwnTerms): Word[] {
-  const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within, "`within`", 1)];
+  const words: Word[] = within === undefined ? [] : ["WITHIN", milliseconds(within, "within", 1)];
   if (attempts !== undefined) words.push("DELIVERIES", whole(attempts, "attempts", 1, ATTEMPTS_MAX));
-  return group === undefined ? words : [...words, "GROUP", group];
+  return group === undefined ? words : [...words, "GROUP", named(group, "group")];
+}
+
+/** Returns what PUSH says of a job, but for its element. */
+export function timedOf(options: PutOptions): Omit<Timed, "element"> {
+  const { id, delay = 0, at, replace = false } = options;
+  if (options.delay !== undefined && at !== undefined) throw new TypeError("`delay` and `at` exclude each other");
+  const words: Word[] = [oneOf(replace, "replace", true, false) ? "REPLACE" : "NX"];
+  if (at !== undefined) words.push("AT", unixMilliseconds(at, "at"));
+  words.push(...ownWords(options));
+  ownHeaders({}, options);
+  const isDrawn = id === undefined;
+  return { id: isDrawn ? randomUUID() : named(id, "id"), isDrawn, delay: milliseconds(delay, "delay"), words };
 }
 
 /** Returns headers with the time limit of a job. */
 function ownHeaders(headers: Readonly<Headers>, { timeout }: OwnTerms): Readonly<Headers> {
-  return timeout === undefined ? headers : { ...headers, timeout: `${milliseconds(timeout, "`timeout`", 1)}` };
+  return timeout === undefined ? headers : { ...headers, timeout: `${milliseconds(timeout, "timeout", 1)}` };
 }
 
-function ofGroup({ group }: GroupOption): Word[] {
-  return group === undefined ? [] : ["GROUP", group];
+/** Returns the words of a group, whose name may be empty if `least` is 0: the jobs without one. */
+export function groupWords(of: GroupOption, least = 1): Word[] {
+  known(of, "group");
+  return of.group === undefined ? [] : ["GROUP", named(of.group, "group", least)];
 }
 
 /** Returns the pattern of SCAN for ids with a prefix. */
@@ -141,10 +164,20 @@ export function reasonWords(reason: string): Word[] {
   return ["REASON", all.subarray(0, end)];
 }
 
-const nothing = () => {};
-const isOne = (reply: unknown) => reply === 1;
-const areOne = (reply: unknown) => (reply as unknown[]).map(isOne);
+/** Returns the words for an attempt that failed. */
+function ended(reason: string, element: Buffer | undefined): Word[] {
+  return [...(element === undefined ? [] : ["ELEMENT", element]), ...reasonWords(reason)];
+}
+
+const areOne = (reply: unknown) => (reply as unknown[]).map((one) => one === 1);
 const firstIsOne = (reply: unknown) => areOne(reply)[0] === true;
+const wordsOf = (pairs: readonly Pair[]) => pairs.flatMap(({ token, id }) => [token, id]);
+
+/** Returns the fields of these names that there are. */
+function textsOf(told: Map<string, unknown>, ...names: string[]): Record<string, string> {
+  const some = names.filter((name) => (told.get(name) ?? null) !== null);
+  return Object.fromEntries(some.map((name) => [name, text(told.get(name))]));
+}
 
 function deliveriesOf(key: string, reply: unknown): Delivery[] {
   return ((reply ?? []) as unknown[][]).map(([id, element, deliveries, token]) => ({
@@ -186,61 +219,46 @@ export class Verbs<T> {
     return wrap(ownHeaders(headers, terms), this.codec.encode(payload));
   }
 
-  put({ element, id, isDrawn, delay }: Timed, { at, replace, ...terms }: PutOptions): Question<string | null> {
-    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, delay, element, id, replace ? "REPLACE" : "NX"];
-    if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    // A drawn id exists only if the same command arrived before.
-    return ask([...words, ...ownWords(terms)], (reply) => (isDrawn || reply !== null ? text(id) : null));
+  /** Returns one of our commands on this key. */
+  on<A>(command: string, words: readonly Word[], read: (reply: unknown) => A): Question<A> {
+    return ask([`DEHYDRATOR.${command}`, this.key, ...words], read);
   }
 
-  /** Puts up to a thousand, all with the deadline `at`, if given. */
-  putMany(items: readonly Timed[], { at, replace, ...terms }: PutOptions): Question<Put[]> {
+  put({ element, id, isDrawn, delay, words }: Timed): Question<string | null> {
+    // A drawn id exists only if the same command arrived before.
+    return this.on("PUSH", [delay, element, id, ...words], (reply) => (isDrawn || reply !== null ? text(id) : null));
+  }
+
+  /** Puts up to a thousand with the same options. */
+  putMany(items: readonly Timed[]): Question<Put[]> {
     const timed = items.flatMap(({ delay, element, id }) => [delay, element, id]);
-    const words: Word[] = ["DEHYDRATOR.MPUSH", this.key, ...timed, replace ? "REPLACE" : "NX"];
-    if (at !== undefined) words.push("AT", unixMilliseconds(at));
-    return ask([...words, ...ownWords(terms)], (reply) =>
+    return this.on("MPUSH", [...timed, ...items[0]!.words], (reply) =>
       (reply as number[]).map((one, n) => ({ id: text(items[n]!.id), outcome: outcomeOf(one, items[n]!.isDrawn) })),
     );
-  }
-
-  cancel(ids: readonly Id[]): Question<number> {
-    return ask(["DEHYDRATOR.REM", this.key, ...ids], Number);
-  }
-
-  /** Cancels some jobs of a group; returns how many. */
-  cancelGroup(group: string | Uint8Array): Question<number> {
-    return ask(["DEHYDRATOR.PURGE", this.key, "GROUP", group], Number);
-  }
-
-  /** Postpones some jobs of a group; returns how many. */
-  postponeGroup(group: string | Uint8Array, delay: number): Question<number> {
-    return ask(["DEHYDRATOR.TOUCH", this.key, milliseconds(delay), "GROUP", group], Number);
   }
 
   /** Returns some ids, of those with a prefix if there is one, and where to go on. */
   scan(cursor: string, prefix?: Id): Question<{ next: string | null; ids: Buffer[] }> {
     const matched = prefix === undefined ? [] : ["MATCH", patternOf(prefix)];
-    return ask(["DEHYDRATOR.SCAN", this.key, cursor, ...matched, "COUNT", BATCH], (reply) => {
+    return this.on("SCAN", [cursor, ...matched, "COUNT", BATCH], (reply) => {
       const [next, ids] = reply as [unknown, unknown[]];
       return { next: text(next) === "0" ? null : text(next), ids: ids.map(bytes) };
     });
   }
 
-  postpone(id: Id, until: Date | number): Question<boolean> {
-    // A ttl of 0 would take the element from its worker; a millisecond does not.
-    const timer = until instanceof Date ? [1, "AT", unixMilliseconds(until)] : [Math.max(1, milliseconds(until))];
-    return ask(["DEHYDRATOR.TOUCH", this.key, ...timer, id], isOne);
-  }
-
-  /** Reads an element, and the attempts that `put` gave it, or 0. */
-  look(id: Id): Question<(Waiting<T> & { attempts: number }) | null> {
-    return ask(["DEHYDRATOR.LOOK", this.key, id, "FULL"], (reply) => {
+  /** Reads an element, and what `put` said of it. */
+  look(id: Id): Question<Waiting<T> | null> {
+    return this.on("LOOK", [id, "FULL"], (reply) => {
       if (reply === null) return null;
       const told = pairs(reply);
       const rest = [told.get("deadline"), 0, told.get("deliveries"), told.get("leased"), told.get("element")];
-      const reason = told.get("reason") ?? null;
-      const more = reason === null ? {} : { reason: text(reason) };
-      return { ...this.#waiting([bytes(id), ...rest]), ...more, attempts: Number(told.get("deliveries-limit") ?? 0) };
+      const [attempts, until] = ["deliveries-limit", "until"].map((name) => Number(told.get(name) ?? 0));
+      return {
+        ...this.#waiting([bytes(id), ...rest]),
+        ...textsOf(told, "group", "reason"),
+        ...(attempts ? { attempts } : {}),
+        ...(until ? { expires: new Date(until) } : {}),
+      };
     });
   }
 
@@ -249,8 +267,14 @@ export class Verbs<T> {
   }
 
   #seen(id: unknown, envelope: unknown, deliveries: unknown): Seen<T> {
-    const { element } = unwrap(bytes(envelope));
-    return { id: text(id), idBytes: bytes(id), element, attempt: Number(text(deliveries)), ...this.decoded(element) };
+    return { id: text(id), idBytes: bytes(id), attempt: Number(text(deliveries)), ...this.opened(envelope) };
+  }
+
+  /** Returns what an element has. */
+  opened(envelope: unknown): Pick<Seen<T>, "payload" | "error" | "element" | "headers" | "timeout"> {
+    const { headers, element } = unwrap(bytes(envelope));
+    const timeout = Number(headers.timeout) || undefined;
+    return { headers, element, ...(timeout === undefined ? {} : { timeout }), ...this.decoded(element) };
   }
 
   /** Returns the payload of an element without headers, or the error of the codec. */
@@ -262,24 +286,20 @@ export class Verbs<T> {
     }
   }
 
-  update(id: Id, payload: T): Question<void> {
-    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.wrapped(payload)], nothing);
-  }
-
   /** Lists a thousand from `start` on, and returns the start of the next page, or null. */
   page(start: string): Question<{ next: string | null; rows: Waiting<T>[] }> {
-    return ask(["DEHYDRATOR.RANGE", this.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"], (reply) => {
+    return this.on("RANGE", [start, "+", "COUNT", BATCH, "WITHELEMENTS"], (reply) => {
       const [next, rows] = reply as [unknown, unknown[][]];
       return { next: next === null ? null : text(next), rows: rows.map((row) => this.#waiting(row)) };
     });
   }
 
   size(): Question<number> {
-    return ask(["DEHYDRATOR.LEN", this.key], Number);
+    return this.on("LEN", [], Number);
   }
 
   info(of: GroupOption = {}): Question<Record<string, unknown>> {
-    return ask(["DEHYDRATOR.INFO", this.key, ...ofGroup(of)], (reply) => {
+    return this.on("INFO", groupWords(of, 0), (reply) => {
       const told = pairs(reply);
       // Of a group there is none.
       if (told.has("policy")) told.set("policy", Object.fromEntries(pairs(told.get("policy"))));
@@ -287,54 +307,35 @@ export class Verbs<T> {
     });
   }
 
-  pause(duration?: number, of: GroupOption = {}): Question<void> {
-    const end = duration === undefined ? [] : ["FOR", milliseconds(duration)];
-    return ask(["DEHYDRATOR.PAUSE", this.key, ...end, ...ofGroup(of)], nothing);
-  }
-
-  resume(of: GroupOption = {}): Question<boolean> {
-    return ask(["DEHYDRATOR.RESUME", this.key, ...ofGroup(of)], isOne);
-  }
-
-  limit(words: readonly Word[]): Question<void> {
-    return ask(["DEHYDRATOR.LIMIT", this.key, ...words], nothing);
-  }
-
-  limits(of: GroupOption, read: (info: Record<string, unknown>) => Limits): Question<Limits> {
-    const info = this.info(of);
-    return ask(info.words, (reply) => read(info.read(reply)));
-  }
-
   settle(pairs: readonly Pair[]): Question<boolean[]> {
-    return ask(["DEHYDRATOR.SETTLE", this.key, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
+    return this.on("SETTLE", wordsOf(pairs), areOne);
   }
 
   renew(lease: number, pairs: readonly Pair[]): Question<boolean[]> {
-    return ask(["DEHYDRATOR.RENEW", this.key, lease, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
+    return this.on("RENEW", [lease, ...wordsOf(pairs)], areOne);
   }
 
   /** Gives a job back that did not fail, to its old place. It counts as no attempt. */
   giveBack({ token, id }: Pair, reason = ""): Question<boolean> {
-    return ask(["DEHYDRATOR.RELEASE", this.key, 0, token, id, "UNCOUNTED", ...reasonWords(reason)], firstIsOne);
+    return this.on("RELEASE", [0, token, id, "UNCOUNTED", ...reasonWords(reason)], firstIsOne);
   }
 
   /** Gives a job back whose work failed, with another element if there is one. */
   release(delay: number, { token, id }: Pair, reason: string, element?: Buffer): Question<boolean> {
-    const changed = element === undefined ? [] : ["ELEMENT", element];
-    const words = ["DEHYDRATOR.RELEASE", this.key, Math.ceil(delay), token, id, ...changed, ...reasonWords(reason)];
-    return ask(words, firstIsOne);
+    return this.on("RELEASE", [Math.ceil(delay), token, id, ...ended(reason, element)], firstIsOne);
   }
 
-  reject({ token, id }: Pair, reason: string): Question<boolean> {
-    return ask(["DEHYDRATOR.REJECT", this.key, token, id, ...reasonWords(reason)], firstIsOne);
+  /** Makes a job a dead letter, with another element if there is one. */
+  reject({ token, id }: Pair, reason: string, element?: Buffer): Question<boolean> {
+    return this.on("REJECT", [token, id, ...ended(reason, element)], firstIsOne);
   }
 
   /** Sets the policy, unless `isNew`, and there is one: then returns false. */
-  onDue({ attempts, keepDead }: Policy, isNew = false): Question<boolean> {
+  onDue({ attempts, keepDead = KEEP_DEAD }: Policy, isNew = false): Question<boolean> {
     const most = whole(attempts, "attempts", 1, ATTEMPTS_MAX);
-    const kept = keepDead === undefined ? [] : ["MAXLEN", "~", whole(keepDead, "keepDead", 1)];
+    const kept = keepDead === null ? [] : ["MAXLEN", "~", whole(keepDead, "keepDead", 1)];
     const policy = ["HOLD", "DELIVERIES", most, "STREAM", this.dead, ...kept];
-    return ask(["DEHYDRATOR.ONDUE", this.key, ...(isNew ? ["NX"] : []), ...policy], (reply) => reply !== null);
+    return this.on("ONDUE", [...(isNew ? ["NX"] : []), ...policy], (reply) => reply !== null);
   }
 
   /** Lists the dead letters of a stream. */
@@ -345,12 +346,7 @@ export class Verbs<T> {
 
   #letter(entry: string, told: Map<string, unknown>): DeadLetter<T> {
     const seen = this.#seen(told.get("id"), told.get("element"), told.get("deliveries") ?? 0);
-    const group = told.has("group") ? { group: text(told.get("group")) } : {};
-    return { key: this.key, entry, ...seen, ...group, reason: text(told.get("reason") ?? "") };
-  }
-
-  dropLetters(stream: string, some: readonly string[]): Question<number> {
-    return ask(["XDEL", stream, ...some], Number);
+    return { key: this.key, entry, ...seen, reason: "", ...textsOf(told, "group", "reason") };
   }
 
   /** Brings dead letters back. */
@@ -358,7 +354,7 @@ export class Verbs<T> {
     const words: Word[] = element === undefined ? [] : ["ELEMENT", element];
     if (from != null) words.push("FROM", from);
     words.push(...(named === undefined ? ["COUNT", count] : ["IDS", named.length, ...named]));
-    return ask(["DEHYDRATOR.REVIVE", this.key, ...words], (reply) => {
+    return this.on("REVIVE", words, (reply) => {
       const [revived, next] = reply as [unknown, unknown];
       return { revived: Number(revived), next: next === null ? null : text(next) };
     });
@@ -366,9 +362,15 @@ export class Verbs<T> {
 
   /** Puts what a dead letter of another key has, unless its id is there. */
   putBack(told: Map<string, unknown>, element?: string | Uint8Array): Question<Revived> {
-    const [id, before, group] = ["id", "element", "group"].map((name) => told.get(name) as Word);
-    const words = ["DEHYDRATOR.PUSH", this.key, 0, element ?? before!, id!, "NX", ...ownWords({ group } as OwnTerms)];
-    return ask(words, (reply) => ({ revived: reply === null ? 0 : 1, next: null }));
+    const [id, before] = ["id", "element"].map((name) => told.get(name) as Word);
+    const words = [
+      0,
+      element ?? before!,
+      id!,
+      "NX",
+      ...(told.has("group") ? ["GROUP", told.get("group") as Word] : []),
+    ];
+    return this.on("PUSH", words, (reply) => ({ revived: reply === null ? 0 : 1, next: null }));
   }
 }
 

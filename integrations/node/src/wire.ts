@@ -1,7 +1,7 @@
 // A connection to the server that opens when needed, and reopens when it broke.
 
 import type { Socket } from "node:net";
-import { DehydratorError, NoReplyError, NotReplicatedError } from "./errors.js";
+import { ConnectionError, DehydratorError, NoReplyError, NotReplicatedError } from "./errors.js";
 import { timed } from "./moment.js";
 import type { Word } from "./verbs.js";
 
@@ -45,7 +45,7 @@ export function isReply(error: unknown): error is ErrorReply {
 export function passes(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (isReply(error)) return PASSING.test(error.message);
-  if (error instanceof NoReplyError || error instanceof NotReplicatedError) return true;
+  if (error instanceof ConnectionError || error instanceof NotReplicatedError) return true;
   // Programming errors are permanent. All other errors of a library are about its connection.
   const lasting = [TypeError, RangeError, ReferenceError, SyntaxError, DehydratorError];
   return !lasting.some((kind) => error instanceof kind);

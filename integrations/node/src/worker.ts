@@ -3,17 +3,25 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { unwrap, wrap } from "./envelope.js";
-import { DehydratorError, JobLostError, JobTimeoutError, QueueFullError, TooLateError } from "./errors.js";
+import {
+  DehydratorError,
+  JobLostError,
+  JobTimeoutError,
+  QueueFullError,
+  Reject,
+  Retry,
+  TooLateError,
+} from "./errors.js";
 import { Held, pairOf } from "./held.js";
-import { Guarded, type Hooks, type Logger, type Tell } from "./hooks.js";
+import { Guarded, type Hooks, type Logger, reasonOf, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import { type Part, REPLY } from "./keys.js";
-import { after, known, milliseconds, timed } from "./moment.js";
+import { after, known, milliseconds, oneOf, timed } from "./moment.js";
 import { internals, Queue } from "./queue.js";
 import type { Patience, Server } from "./server.js";
 import { Settling } from "./settling.js";
 import { onSignal } from "./signals.js";
-import { ATTEMPTS, reasonOf, TERMS, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
+import { ATTEMPTS, TERMS, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
 import { listen } from "./told.js";
 import { BATCH, poll, type Question, replicated } from "./verbs.js";
 import type { Crew } from "./wide/lane.js";
@@ -37,10 +45,17 @@ interface Place<T> {
   isUnset: boolean;
 }
 
+export interface RunOptions {
+  /** Whether SIGTERM and SIGINT stop the worker; by default they do. */
+  signals?: boolean;
+  /** How long such a stop waits for running work, in milliseconds; by default without limit. */
+  grace?: number;
+}
+
 export interface WorkerOptions extends TermsOptions {
   /** Hooks for events; missing ones log. */
   hooks?: Partial<Hooks>;
-  /** Where to log; by default the console. */
+  /** Where to log; by default standard error, and of successes only if NODE_DEBUG=dehydrator. */
   logger?: Logger;
 }
 
@@ -75,11 +90,7 @@ export class Worker<T = unknown> {
   readonly #blocked = new Set<Server>();
 
   /** Several queues are polled in their order: the first with due jobs is served. */
-  constructor(
-    queues: Queue<T> | readonly Queue<T>[],
-    work: (job: Job<T>) => unknown,
-    { hooks, logger, ...terms }: WorkerOptions = {},
-  ) {
+  constructor(queues: Queue<T> | readonly Queue<T>[], work: (job: Job<T>) => unknown, options: WorkerOptions = {}) {
     this.queues = [queues].flat() as Queue<T>[];
     if (this.queues.length === 0) throw new RangeError("a worker needs a queue");
     if (!this.queues.every((queue) => queue instanceof Queue))
@@ -87,14 +98,14 @@ export class Worker<T = unknown> {
     const names = new Set(this.queues.map(({ name }) => name));
     if (names.size < this.queues.length) throw new TypeError("the queues of a worker have different names");
     if (typeof work !== "function") throw new TypeError("the work of a worker is a function");
-    known(terms, TERMS);
+    known(options, `${TERMS} hooks logger`);
     this.#work = work;
-    this.#terms = termsOf(terms);
+    this.#terms = termsOf(options);
     if (this.#terms.waitReplicas > 0 && this.queues.some((queue) => internals(queue).one !== undefined)) {
       // The libraries send the WAIT of a cluster to any node.
       throw new TypeError("waitReplicas needs queues with `keys`: `keys: 1` is one key");
     }
-    this.#hooks = new Guarded(hooks, logger);
+    this.#hooks = new Guarded(options.hooks, options.logger);
     this.#tell = this.#hooks.tell;
     this.#reply = Math.min(REPLY, this.#terms.lease / 6);
   }
@@ -109,7 +120,7 @@ export class Worker<T = unknown> {
    * expires.
    */
   stop(grace?: number): void {
-    const ms = grace === undefined ? undefined : milliseconds(grace, "`grace`");
+    const ms = grace === undefined ? undefined : milliseconds(grace, "grace");
     this.#stopping = true;
     this.#roomy();
     if (ms === undefined) return;
@@ -127,9 +138,12 @@ export class Worker<T = unknown> {
    *
    * An earlier `stop` ends it at once. After it has returned, it can be called again.
    */
-  async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
+  async run(options: RunOptions = {}): Promise<void> {
+    known(options, "signals grace");
+    const { signals = true, grace } = options;
+    oneOf(signals, "signals", true, false);
+    if (grace !== undefined) milliseconds(grace, "grace");
     if (this.#isRunning) throw new DehydratorError("the worker is running");
-    if (grace !== undefined) milliseconds(grace, "`grace`");
     const free: (() => void)[] = [];
     this.#isRunning = true;
     const deaf = signals ? onSignal((count) => this.stop(count > 1 ? 0 : grace)) : () => {};
@@ -236,8 +250,8 @@ export class Worker<T = unknown> {
       if (!(await ask(verbs.onDue({ attempts: place.attempts, keepDead }, true)))) {
         const { policy } = (await ask(verbs.info())) as { policy?: { deliveries?: number } };
         const most = policy?.deliveries || place.attempts;
-        if (attempts != null && most < attempts) this.#tell("overruled", queue, most);
-        place.attempts = attempts ?? most;
+        if (attempts != null && most !== attempts) this.#tell("overruled", queue, most, attempts);
+        place.attempts = Math.min(attempts ?? most, most);
       }
       place.isUnset = false;
     } catch (error) {
@@ -372,7 +386,7 @@ export class Worker<T = unknown> {
     let job: Job<T>;
     try {
       const { headers, element } = unwrap(delivery.element);
-      job = jobOf(part, delivery, part.verbs.codec.decode(element), headers, ending.signal);
+      job = this.#jobOf(part, delivery, part.verbs.codec.decode(element), headers, ending.signal);
     } catch (error) {
       return this.#bury(part, delivery, `it cannot be decoded: ${reasonOf(error)}`);
     }
@@ -400,8 +414,10 @@ export class Worker<T = unknown> {
     const most = await this.#attemptsOf(place, delivery);
     const then = verdict(failure.error, delivery.attempt, most, this.#terms.backoff);
     const { delay, reason } = then;
-    if (delay === undefined) return this.#hooks.settling(job, "bury", () => this.#bury(part, delivery, reason));
     const changed = withHeaders(delivery, job.headers);
+    if (delay === undefined) {
+      return this.#hooks.settling(job, "bury", () => this.#bury(part, delivery, reason, changed));
+    }
     await this.#hooks.settling(job, "release", () => this.#release(part, delivery, delay, reason, changed));
     this.#tell("retried", job, ms, failure.error, delay);
   }
@@ -412,26 +428,37 @@ export class Worker<T = unknown> {
     return (await this.#ask(part, part.verbs.look(idBytes)))?.attempts || attempts;
   }
 
+  #jobOf(part: Part<T>, delivery: Delivery, payload: T, headers: Job["headers"], signal: AbortSignal): Job<T> {
+    const { id, idBytes, attempt, token } = delivery;
+    const group = async () => (await this.#ask(part, part.verbs.look(idBytes)))?.group ?? null;
+    return { id, idBytes, payload, attempt, queue: part.queue, token, signal, headers, group };
+  }
+
   /** Waits for the work, at most as long as a stop or its timeout allow. */
   async #workOn(job: Job<T>, ending: AbortController): Promise<void> {
     const timeout = Number(job.headers.timeout ?? this.#terms.timeout);
+    const { keepPlace } = this.#terms;
     let leave!: () => void;
     let endTimeout = () => {};
     const left = new Promise<never>((_, reject) => {
-      const end = (error: Error, because: Error) => {
+      const end = (because: Error, isLeft: boolean) => {
+        // Before the work hears of it, and fails by that.
+        if (isLeft) reject(because);
         ending.abort(because);
-        reject(error);
       };
-      const stopped = new JobLostError("the worker stopped before the work ended");
-      leave = () => end(stopped, stopped);
+      leave = () => end(new JobLostError("the worker stopped before the work ended"), true);
       if (timeout > 0) {
         const late = new JobTimeoutError(`the work took longer than ${timeout} ms`);
-        endTimeout = after(timeout, () => end(late, late));
+        endTimeout = after(timeout, () => end(late, !keepPlace));
       }
     });
     this.#leaving.add(leave);
     try {
       await Promise.race([this.#work(job), left]);
+    } catch (error) {
+      const { reason } = ending.signal;
+      const isOwn = error instanceof Reject || error instanceof Retry;
+      throw reason instanceof JobTimeoutError && !isOwn ? reason : error;
     } finally {
       endTimeout();
       this.#leaving.delete(leave);
@@ -449,12 +476,18 @@ export class Worker<T = unknown> {
     }
   }
 
-  async #bury(part: Part<T>, delivery: Delivery, reason: string): Promise<void> {
+  async #bury(part: Part<T>, delivery: Delivery, reason: string, changed?: Buffer): Promise<void> {
+    const pair = pairOf(delivery);
     let told = reason;
+    const rejecting = this.#ask(part, part.verbs.reject(pair, reason, changed)).catch((error) => {
+      // The server has no room for other headers.
+      if (!(error instanceof QueueFullError)) throw error;
+      return this.#ask(part, part.verbs.reject(pair, reason));
+    });
     // False can mean that a first REJECT worked, but its reply was lost.
-    if ((await this.#ask(part, part.verbs.reject(pairOf(delivery), reason)).catch(withoutPolicy)) === null) {
+    if ((await rejecting.catch(withoutPolicy)) === null) {
       const { most } = this.#terms.backoff;
-      await this.#ask(part, part.verbs.release(most, pairOf(delivery), reason));
+      await this.#ask(part, part.verbs.release(most, pair, reason));
       told = `${reason}; it waits for ${most} ms, for the queue has no policy for dead letters`;
     }
     this.#tell("buried", delivery, told);
@@ -514,17 +547,6 @@ export class Worker<T = unknown> {
 function withoutPolicy(error: unknown): null {
   if (/^NORULE/.test((error as Error).message)) return null;
   throw error;
-}
-
-function jobOf<T>(
-  { queue }: Part<T>,
-  delivery: Delivery,
-  payload: T,
-  headers: Job["headers"],
-  signal: AbortSignal,
-): Job<T> {
-  const { id, idBytes, attempt, token } = delivery;
-  return { id, idBytes, payload, attempt, queue, token, signal, headers };
 }
 
 /** Returns the element of a delivery with these headers, or undefined if it has them. */

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
+  ConnectionError,
   DehydratorError,
   type Delivery,
   type Job,
@@ -12,11 +13,13 @@ import {
   NotFoundError,
   QueueFullError,
   Reject,
+  ReplyError,
   Retry,
+  ScheduleError,
   TooLateError,
   Worker,
 } from "dehydrator-queue";
-import { Notes, queueOf, running, withEach } from "./harness.js";
+import { LIBRARIES, Notes, queueOf, running, withEach } from "./harness.js";
 import { RealServer, until } from "./servers.js";
 
 let server: RealServer;
@@ -52,9 +55,6 @@ withEach("an offer", (library) => {
     assert.deepEqual(await jobs.limits({ group: "anna" }), { length: 50, held: 1, rate: [1, 500], share: 3 });
     await jobs.limit({ rate: null, held: null, remember: null });
     assert.deepEqual(await jobs.limits(), { ...all, rate: null, held: null, remember: null });
-    for (const wrong of [{}, { rates: 1 }, { rate: 10 }, { share: 2 }, { group: "anna", eachHeld: 1 }, { held: -1 }]) {
-      await assert.rejects(jobs.limit(wrong as never), /TypeError|RangeError/);
-    }
     assert.deepEqual([(await jobs.limits()).length, (await jobs.limits()).eachHeld], [100, 1]);
   });
 
@@ -122,9 +122,25 @@ test("a worker changes no policy, and takes what it says", async (t) => {
   await first.ended;
   const { notes } = running(t, jobs, fail, { attempts: 3, keepDead: 9, backoff });
   await until(() => notes.heard.length > 0);
-  assert.deepEqual(notes.heard, [`overruled ${jobs.name} 2`]);
-  const { deliveries, maxlen } = await policyOf();
-  assert.deepEqual([deliveries, maxlen], [2, 7]);
+  assert.deepEqual(notes.heard, [`overruled ${jobs.name} 2 3`]);
+  const numbers = async () => [(await policyOf()).deliveries, (await policyOf()).maxlen];
+  assert.deepEqual(await numbers(), [2, 7]);
+  // The fewer hold, and a job of its last attempt waits for no other.
+  await jobs.put("x", { id: "c" });
+  await until(() => notes.heard.includes("buried c: Error: no answer"));
+  assert.deepEqual(notes.heard.length, 3);
+  const { logger, lines } = loggerOf();
+  running(t, jobs, () => {}, { attempts: 1, logger, hooks: {} });
+  const told = `dehydrator: queue ${jobs.name} has attempts=2 in the server; this worker asks for 1`;
+  await until(() => lines.includes(`warn ${told}`));
+  for (const [keepDead, kept] of [
+    [undefined, 10_000],
+    [null, 0],
+    [7, 7],
+  ]) {
+    await jobs.setPolicy({ attempts: 4, keepDead });
+    assert.deepEqual(await numbers(), [4, kept]);
+  }
   // A stream of another name is listed and revived.
   await server.client.call("DEHYDRATOR.ONDUE", jobs.name, "HOLD", "DELIVERIES", 1, "STREAM", `${jobs.name}:others`);
   await jobs.put("x", { id: "b" });
@@ -132,10 +148,102 @@ test("a worker changes no policy, and takes what it says", async (t) => {
   assert.equal((await jobs.deadLetters())[0]!.id, "b");
 });
 
+test("a new queue keeps ten thousand dead letters", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  running(t, jobs, () => {});
+  const maxlen = async () => ((await jobs.info()).policy as Record<string, unknown>).maxlen;
+  await until(async () => (await maxlen()) === 10_000);
+});
+
+test("each of many has its own options, which are read again", async (t) => {
+  const jobs = queueOf<number>(t, server.url);
+  await jobs.put(0, { id: "there", delay: 60_000 });
+  const [at, soon] = [new Date("2090-01-01T00:00:00Z"), { delay: 60_000 }];
+  const puts = await jobs.putMany(
+    [
+      { payload: 1, id: "anna", group: "anna", attempts: 7, timeout: 9, within: 500, at },
+      { payload: 2, id: "bert", group: "bert", ...soon },
+      { payload: 3, id: "carl", group: Buffer.from("bert"), ...soon },
+      { payload: 4, id: "there", replace: false, ...soon },
+      { payload: 5, id: "plain", ...soon },
+      { payload: 6, id: "there", ...soon },
+    ],
+    { replace: true, timeout: 3 },
+  );
+  const outcomes = puts.map(({ id, outcome }) => [id, outcome]);
+  const ids = ["anna", "bert", "carl", "there", "plain", "there"];
+  assert.deepEqual(
+    outcomes,
+    ids.map((id, n) => [id, n === 3 ? "exists" : "stored"]),
+  );
+  const read = async (id: string) => {
+    const { payload, group, attempts, timeout, expires } = (await jobs.look(id))!;
+    return { payload, group, attempts, timeout, expires: expires && Number(expires) - Number(at) };
+  };
+  const none = { group: undefined, attempts: undefined, expires: undefined, timeout: 3 };
+  assert.deepEqual(await Promise.all(["anna", "bert", "carl", "there", "plain"].map(read)), [
+    { payload: 1, group: "anna", attempts: 7, timeout: 9, expires: 500 },
+    { ...none, payload: 2, group: "bert" },
+    { ...none, payload: 3, group: "bert" },
+    { ...none, payload: 6 },
+    { ...none, payload: 5 },
+  ]);
+  // An update changes the payload alone.
+  await jobs.update("anna", 17);
+  assert.deepEqual((await read("anna")).timeout, 9);
+});
+
+test("a job tells its group", async (t) => {
+  const jobs = queueOf<number>(t, server.url);
+  await jobs.putMany([{ payload: 1, group: "ä" }, { payload: 2 }]);
+  const groups: unknown[] = [];
+  running(t, jobs, async (job) => groups.push([job.payload, await job.group()]));
+  await until(() => groups.length === 2);
+  assert.deepEqual(groups.sort(), [
+    [1, "ä"],
+    [2, null],
+  ]);
+});
+
+test("a job that is too late may keep its place until its work has ended", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  await jobs.limit({ eachHeld: 1 });
+  const [running_, most] = [new Set<string>(), [] as number[]];
+  const work = async ({ payload, attempt, signal }: Job<string>) => {
+    running_.add(payload);
+    most.push(running_.size);
+    await sleep(payload === "next" ? 0 : 400);
+    running_.delete(payload);
+    if (payload === "fails" && attempt === 1) throw signal.reason instanceof JobTimeoutError ? new Error("of late") : 0;
+  };
+  for (const id of ["fails", "ends", "next"]) await jobs.put(id, { id, group: "anna" });
+  const options = { concurrency: 3, timeout: 100, lease: 200, keepPlace: true, backoff: { first: 1 } };
+  const { notes } = running(t, jobs, work, options);
+  await until(() => notes.heard.length === 4);
+  const late = "retried fails JobTimeoutError: the work took longer than 100 ms";
+  assert.deepEqual([...notes.heard].sort(), [late, "succeeded ends", "succeeded fails", "succeeded next"]);
+  assert.equal(Math.max(...most), 1);
+});
+
+test("work that a stop interrupts has no attempt less, whoever ends first", async (t) => {
+  const jobs = queueOf<string>(t, server.url);
+  const { logger, lines } = loggerOf();
+  const work = ({ signal }: Job<string>) =>
+    new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("interrupted"))));
+  const { worker, ended } = running(t, jobs, work, { attempts: 1, logger, hooks: {} });
+  await jobs.put("x", { id: "a" });
+  await until(async () => (await jobs.look("a"))?.leased);
+  worker.stop(10);
+  await ended;
+  assert.deepEqual([(await jobs.look("a"))?.attempt, lines.length], [0, 4]);
+  assert.ok(lines.every((line) => !line.includes("\n")) && lines[2]!.includes("a was lost"), `${lines}`);
+});
+
 test("errors of the server have types", async (t) => {
   const own = await RealServer.start();
   t.after(() => own.close());
   const jobs = queueOf<number>(t, own.url);
+  await own.client.set("text", "text");
   await jobs.limit({ length: 1 });
   await jobs.put(1, { delay: 60_000 });
   await own.client.config("SET", "dehydrator.max-ttl", "100000");
@@ -143,10 +251,23 @@ test("errors of the server have types", async (t) => {
     [() => jobs.put(1), QueueFullError, "FULL"],
     [() => jobs.put(1, { delay: 200_000 }), TooLateError, "LIMIT"],
     [() => jobs.update("none", 1), NotFoundError, "NOSUCHID"],
+    [() => queueOf(t, own.url, { name: "text" }).put(1), ReplyError, "WRONGTYPE"],
+    [() => jobs.every("tick", 1, { cron: "61 * * * *" }), ScheduleError, "ERR"],
+    [() => jobs.every("tick", 1, { cron: "0 0 31 2 *" }), ScheduleError, "ERR"],
+    [() => jobs.every("tick", 1, { cron: "* * * * *", zone: "Europe/Berlino" }), ScheduleError, "ERR"],
+    [() => jobs.every("tick", 1, { interval: 5, until: 5 }), ScheduleError, "ERR"],
   ] as const) {
-    const error: Error = await (asked as () => Promise<unknown>)().then(String, (error) => error);
-    assert.ok(error instanceof kind && error instanceof DehydratorError && error.message.startsWith(code), `${error}`);
-    assert.equal(error.name, kind.name);
+    const error: ReplyError = await (asked as () => Promise<unknown>)().then(String, (error) => error);
+    assert.ok(error instanceof kind && error instanceof DehydratorError, `${error}`);
+    assert.deepEqual([error.name, error.code], [kind.name, code]);
+  }
+  await own.kill();
+  for (const library of LIBRARIES) {
+    const away = queueOf<number>(t, own.url, { library, patience: 0 });
+    const error = await away.put(1).catch((error) => error);
+    assert.ok(error instanceof ConnectionError && error instanceof DehydratorError, `${error}`);
+    assert.match(error.message, /^the server does not answer: .*(ECONNREFUSED|closed)/);
+    assert.ok(error.cause instanceof Error);
   }
 });
 
@@ -206,6 +327,7 @@ test("a logger gets the lines, and failures with their stacks", async (t) => {
     own(lines[2]!),
     /^warn dehydrator: jobs: a failed, attempt 1, again in 1 ms: RangeError: no answer\n {4}at /,
   );
+  assert.ok(lines.some((line) => /b failed, attempt 1, again in 60000 ms: Retry: later$/.test(line)));
   assert.equal(own(lines[4]!), "error dehydrator: jobs: a is a dead letter: no such address");
   await jobs.cancel("b");
 });

@@ -65,8 +65,8 @@ export class Notes extends Hooks {
 
   override ended(): void {}
 
-  override overruled(queue: string, attempts: number): void {
-    this.heard.push(`overruled ${queue} ${attempts}`);
+  override overruled(queue: string, attempts: number, asked: number): void {
+    this.heard.push(`overruled ${queue} ${attempts} ${asked}`);
   }
 
   override interrupted(): void {

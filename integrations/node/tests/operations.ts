@@ -201,7 +201,10 @@ export class Operations {
       case "renew":
         return ["DEHYDRATOR.RENEW", of!, ttl, ...pairs];
       case "reject":
-        return ["DEHYDRATOR.REJECT", of!, ...pairs, ...this.#maybe(0.4, "REASON", "it cannot succeed")];
+        return [
+          ...["DEHYDRATOR.REJECT", of!, ...pairs, ...this.#maybe(0.3, "ELEMENT", element)],
+          ...this.#maybe(0.4, "REASON", "it cannot succeed"),
+        ];
       case "revive":
         return ["DEHYDRATOR.REVIVE", key, ...this.#pick<Word[]>([[], ["COUNT", 1 + this.#upTo(3)]])];
       case "touch":

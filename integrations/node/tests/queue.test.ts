@@ -4,6 +4,7 @@ import { ModuleMissingError, ModuleTooOldError, NotFoundError, raw } from "dehyd
 import { Cluster, Redis } from "ioredis";
 import { createClient } from "redis";
 import type { Part } from "../src/keys.js";
+import { timedOf } from "../src/verbs.js";
 import { partsOf, queueOf, withEach } from "./harness.js";
 import { CuttingProxy } from "./proxy.js";
 import { RealServer, until } from "./servers.js";
@@ -139,10 +140,8 @@ withEach("a queue", (library) => {
     assert.equal(await jobs.cancel(id), 1);
   });
 
-  test("what is no duration, no moment and no JSON is refused", async (t) => {
+  test("what is no JSON is refused", async (t) => {
     const jobs = queueOf(t, server.url, { library });
-    await assert.rejects(jobs.put(1, { delay: Number.NaN }), RangeError);
-    await assert.rejects(jobs.put(1, { at: new Date("no") }), RangeError);
     await assert.rejects(jobs.put(undefined), TypeError);
     assert.equal(await jobs.size(), 0);
   });
@@ -176,11 +175,6 @@ withEach("a queue", (library) => {
     assert.equal(await jobs.cancelAll({ prefix: "anna:2" }), 1);
     assert.equal(await jobs.cancelAll({ group: "anna" }), 2);
     assert.equal(await jobs.cancelAll({ prefix: "" }), 3);
-    for (const wrong of [{}, undefined, "a", { prefix: undefined }, { group: undefined }, { prefix: 1 }]) {
-      await assert.rejects(jobs.cancelAll(wrong as never), /^TypeError: name either a group or a prefix, as text/);
-      await assert.rejects(jobs.postponeAll(wrong as never, 5), /^TypeError: name either a group, as text/);
-    }
-    await assert.rejects(jobs.cancelAll({ group: "anna", prefix: "a" }), TypeError);
   });
 
   test("a server without the module is named", async (t) => {
@@ -237,7 +231,7 @@ withEach("a queue", (library) => {
     const queues = [old, queueOf(t, `${server.url}/1`, { library, name: "jobs" })];
     const putting = queues.map(async (jobs) => {
       const [{ server, verbs }] = (await partsOf(jobs)) as [Part<unknown>];
-      return server.ask(verbs.putMany([{ element: "2", id: `${jobs === old}`, isDrawn: false, delay: 0 }], {}), {
+      return server.ask(verbs.putMany([{ ...timedOf({ id: `${jobs === old}` }), element: "2" }]), {
         tell,
       });
     });

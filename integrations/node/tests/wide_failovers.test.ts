@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Job, LibraryName } from "dehydrator-queue";
-import { replicated } from "../src/verbs.js";
+import { replicated, timedOf } from "../src/verbs.js";
 import { home } from "../src/wide/directory.js";
 import { partsOf, queueOf, running, withEach } from "./harness.js";
 import { isLinked, join, leave, moveSlot, ownerOf, owns, slotOf, slotsAt, threeNodes } from "./nodes.js";
@@ -92,10 +92,8 @@ withEach("six nodes", (library: LibraryName) => {
       puts[n] = one;
       const key = home(`${n}`, keys);
       const { server, verbs } = (await partsOf(jobs, { patience: 0 })).find(({ verbs }) => verbs.key === key)!;
-      await server.ask(
-        replicated(verbs.put({ element: `${n}`, id: `${n}`, isDrawn: false, delay: 0 }, { at: Math.ceil(one.due) }), 1),
-        { patience: 0 },
-      );
+      const put = verbs.put({ ...timedOf({ id: `${n}`, at: one.due }), element: `${n}` });
+      await server.ask(replicated(put, 1), { patience: 0 });
       one.isSure = true;
     };
     const putting = (async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Job, ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator-queue";
+import { type Job, ModuleMissingError, Reject, Retry, Worker } from "dehydrator-queue";
 import { PrometheusHooks } from "dehydrator-queue/prometheus";
 import { Registry } from "prom-client";
 import { Notes, queueOf, running, withEach } from "./harness.js";
@@ -563,18 +563,4 @@ test("a signal stops any number of workers, and Node warns of none", async (t) =
   process.kill(process.pid, "SIGTERM");
   await Promise.all(running);
   assert.deepEqual([listeners(), await jobs.size()], [before, 1]);
-});
-
-test("what is no term is refused", (t) => {
-  const jobs = queueOf(t, "redis://127.0.0.1:1");
-  for (const terms of [
-    { concurrency: 0 },
-    { lease: 50 },
-    { attempts: 0 },
-    { attempts: 70_000 },
-    { block: Number.NaN },
-  ]) {
-    assert.throws(() => new Worker(jobs, () => {}, terms), RangeError);
-  }
-  assert.throws(() => new Worker([] as Queue[], () => {}), RangeError);
 });

@@ -309,12 +309,14 @@ export class Commands {
   }
 
   #reject(key: string, words: string[]): Reply {
-    const { pairs, options } = this.#split(words, "REASON=");
+    const { pairs, options } = this.#split(words, "ELEMENT= REASON=");
+    if (options.has("ELEMENT") && pairs.length > 2) throw refused("ERR", "syntax error, ELEMENT is for one id");
     const isPaired = pairs.length > 0 && pairs.length % 2 === 0;
     if (isPaired && this.#keys.has(key) && !this.#at(key).mostDeliveries) {
       throw refused("NORULE", "no destination for dead letters");
     }
     return this.#withHeld(key, pairs, (it, entry) => {
+      entry.element = options.word("ELEMENT") ?? entry.element;
       entry.reason = options.word("REASON") ?? entry.reason;
       this.#bury(it, entry, true);
     });

@@ -16,7 +16,7 @@ interface Drained {
 /**
  * Takes the place of a URL: `new Queue(memory, "jobs")`.
  *
- * Its replies are those of the server, for all that a Queue and a Worker send, and for TTN and PTTL. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
+ * Its replies are those of the server, for all that a Queue and a Worker send. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its `block`.
  */
 export class MemoryServer implements Maker {
   readonly cluster = false;
@@ -31,7 +31,7 @@ export class MemoryServer implements Maker {
 
   /** `now`: the time at the beginning, by default the real time. */
   constructor(now: Date | number = Date.now()) {
-    this.#now = unixMilliseconds(now);
+    this.#now = unixMilliseconds(now, "now");
   }
 
   get now(): Date {
@@ -40,7 +40,7 @@ export class MemoryServer implements Maker {
 
   /** Sets the clock forward by some milliseconds: delays pass, and leases expire. */
   advance(duration: number): void {
-    this.#now += milliseconds(duration);
+    this.#now += milliseconds(duration, "duration");
     this.#commands.passTime(this.#now);
     this.#wake();
   }

@@ -39,7 +39,6 @@ export class ManyKeys<T> implements Keys<T> {
     private readonly patience: number,
   ) {
     if (/[{}]/.test(name)) throw new TypeError(`with \`keys\`, the name of a queue has no braces: ${name}`);
-    checked(wanted);
     this.#key = `${name}:keys`;
     if (maker.cluster && "openNode" in maker) this.#slots = new Slots(maker);
     this.#server = this.#serverOf(this.#key, REPLY, patience);
@@ -97,7 +96,7 @@ export class ManyKeys<T> implements Keys<T> {
       const { revived } = await this.byId(bytes(told.get("id")), (home) =>
         home.key === verbs.key ? home.revive(mine) : home.putBack(told, element),
       );
-      if (revived > 0) await server.ask(verbs.dropLetters(verbs.dead, [entry]));
+      if (revived > 0) await server.ask(ask(["XDEL", verbs.dead, entry], Number));
       total += revived;
     }
     return { revived: total, next: letters.length < count ? null : letters.at(-1)![0] };
@@ -113,7 +112,7 @@ export class ManyKeys<T> implements Keys<T> {
   /** See `Queue.setKeys`. */
   async setKeys(count: KeyCount): Promise<string[]> {
     const directory = await this.#read();
-    const names = await this.#names(directory.last, checked(count));
+    const names = await this.#names(directory.last, checkedKeys(count));
     const used = await Promise.all(
       [...new Set([...directory.keys, ...names])].map((key) =>
         this.#part(key).server.ask(ask(["GET", `${key}:generation`], (reply) => Number(reply ?? 0))),
@@ -269,7 +268,8 @@ export class ManyKeys<T> implements Keys<T> {
   }
 }
 
-function checked(keys: KeyCount): KeyCount {
+/** Returns a number of keys; refuses what is none. */
+export function checkedKeys(keys: KeyCount): KeyCount {
   if (keys === "auto" || (Number.isInteger(keys) && keys >= 1)) return keys;
   throw new RangeError(`\`keys\` is a number of keys from 1 on, or "auto", and not ${keys}`);
 }
