@@ -12,8 +12,8 @@ const KEYS: usize = 500;
 const PIPELINE: usize = 50;
 /// INFO FULL visits each TTL, and each element without a queue, which counts as a TTL of its own: with more, it is not asked.
 const TTLS: u64 = 2_000;
-/// With more schedules, they are not asked for.
-const SCHEDULES: u64 = 1_000;
+/// Schedules of one page.
+const SCHEDULES: usize = 200;
 
 /// Returns sections of INFO.
 pub fn info(connection: &mut Connection, sections: &[&str]) -> RedisResult<String> {
@@ -77,18 +77,18 @@ pub fn groups(
     Ok(names.iter().cloned().zip(facts).collect())
 }
 
-/// Returns the schedules of a key, the next one first; none if there are too many, or the user may not read them.
+/// Returns some schedules of a key from a position on, the next one first, and the position of those that follow; none if the user
+/// may not read them.
 pub fn schedules(
     connection: &mut Connection,
     key: &[u8],
-    facts: &Facts,
-) -> RedisResult<Vec<Schedule>> {
-    if !(1..=SCHEDULES).contains(&facts.schedules) {
-        return Ok(Vec::new());
-    }
-    match redis::cmd("DEHYDRATOR.SCHEDULES").arg(key).query::<Vec<Value>>(connection) {
-        Ok(all) => Ok(all.iter().filter_map(Schedule::parse).collect()),
-        Err(error) if error.code().is_some() => Ok(Vec::new()),
+    from: &str,
+) -> RedisResult<(Option<String>, Vec<Schedule>)> {
+    let mut asked = redis::cmd("DEHYDRATOR.SCHEDULES");
+    asked.arg(key).arg("FROM").arg(from).arg("COUNT").arg(SCHEDULES);
+    match asked.query::<(_, Vec<Value>)>(connection) {
+        Ok((next, rows)) => Ok((next, rows.iter().filter_map(Schedule::parse).collect())),
+        Err(error) if error.code().is_some() => Ok((None, Vec::new())),
         Err(error) => Err(error),
     }
 }

@@ -90,7 +90,9 @@ fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<(
     let Some(key) = &model.selected else { return Ok(()) };
     let Some(dehydrator) = model.dehydrators.all.get(key) else { return Ok(()) };
     model.parts = ask::parts(connection, key, &dehydrator.facts)?.unwrap_or_default();
-    model.parts.schedules = ask::schedules(connection, key, &dehydrator.facts)?;
+    if dehydrator.facts.schedules > 0 {
+        model.parts.schedules = ask::schedules(connection, key, "-")?.1;
+    }
     let destination = Destination::of_dead_letters(&dehydrator.facts.policy);
     let dead = ask::dead(connection, std::iter::once((key, destination)))?;
     model.parts.dead = dead.first().map(|(_, count)| *count);

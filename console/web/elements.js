@@ -11,6 +11,7 @@ import { closeAll } from "./dialog.js";
 import { fill, h, labelled } from "./dom.js";
 import { count, counted, MOMENTS, parseMoment } from "./figures.js";
 import { notice } from "./notices.js";
+import { Pager } from "./pager.js";
 import { actionButton, refusal } from "./rights.js";
 import { parse, queueHref } from "./route.js";
 import { Table } from "./table.js";
@@ -29,7 +30,6 @@ export class Elements {
   #all = false;
   #rows = [];
   #next = null;
-  #trail = [];
   #scan = null;
   #stopped = false;
   #fresh = false;
@@ -50,7 +50,7 @@ export class Elements {
     const filter = `${route.id ?? ""}\n${route.text ?? ""}\n${route.group ?? ""}`;
     if (this.filter !== undefined && this.filter !== filter) {
       this.#unmark();
-      this.#trail = [];
+      this.pager.reset();
     }
     this.filter = filter;
     this.route = route;
@@ -93,7 +93,7 @@ export class Elements {
     }
     this.status = h("p", { class: "muted status", role: "status" });
     this.toolbar = h("div", { class: "toolbar", role: "group", "aria-label": "Actions on marked rows" });
-    this.pager = h("nav", { class: "pager", "aria-label": "Pages" });
+    this.pager = new Pager((start) => this.#href({ start }));
     this.markAll = h("input", {
       type: "checkbox",
       "aria-label": "Mark all on this page",
@@ -107,7 +107,7 @@ export class Elements {
       this.note,
       this.status,
       this.table.element,
-      this.pager,
+      this.pager.element,
     ]);
   }
 
@@ -185,12 +185,8 @@ export class Elements {
     location.hash = this.#href({ start });
   }
 
-  /** Shows the next page (1), or the one before (-1). */
   page(step) {
-    if (step > 0 && this.#next !== null) {
-      this.#trail.push(this.route.start ?? "");
-      this.#to(this.#next);
-    } else if (step < 0 && this.route.start) this.#to(this.#trail.pop());
+    this.pager.page(step);
   }
 
   async refresh(signal, { rights }) {
@@ -236,13 +232,7 @@ export class Elements {
     this.markAll.checked = rows.length > 0 && marked === rows.length;
     this.markAll.indeterminate = marked > 0 && marked < rows.length;
     fill(this.status, this.#statusText(scan));
-    fill(this.pager, [
-      this.route.start && h("a", { href: this.#href({ start: null }) }, "« First page"),
-      this.#trail.length > 0 &&
-        h("button", { type: "button", data: { action: "previous" }, onclick: () => this.page(-1) }, "‹ Previous"),
-      this.#next !== null &&
-        h("button", { type: "button", data: { action: "next" }, onclick: () => this.page(1) }, "Next page ›"),
-    ]);
+    this.pager.update(this.route.start, this.#next);
     this.#showToolbar();
   }
 

@@ -83,7 +83,7 @@ export class QueueView {
   }
 
   #create(route) {
-    if (route.view === "schedules") return new Schedules(this.queue);
+    if (route.view === "schedules") return new Schedules(route, this.queue);
     if (route.view === "timeline") return new Timeline(this.queue);
     if (route.view === "history") {
       const charts = new History("The last hour of this queue");

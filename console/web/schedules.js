@@ -7,6 +7,7 @@ import { countdown, setClock, timeOfDay } from "./clock.js";
 import { preview } from "./columns.js";
 import { fill, h } from "./dom.js";
 import { count, counted, duration } from "./figures.js";
+import { Pager } from "./pager.js";
 import { actionButton, refusal } from "./rights.js";
 import { queueHref } from "./route.js";
 import { Table } from "./table.js";
@@ -19,8 +20,9 @@ const UPCOMING = 20;
 const nameOf = (row) => h("bdi", {}, shortened(line(row.name_b64), NAME));
 
 export class Schedules {
-  constructor(queue) {
+  constructor(route, queue) {
     this.queue = queue;
+    this.go(route);
     const key = lineOf(fromBase64(queue.key));
     this.table = new Table({
       label: "Schedules",
@@ -51,9 +53,11 @@ export class Schedules {
       ],
     });
     this.status = h("p", { class: "muted", role: "status" });
+    this.pager = new Pager((start) => queueHref(queue, { view: "schedules", start }));
     this.element = h("div", {}, [
       this.status,
       this.table.element,
+      this.pager.element,
       h(
         "section",
         { class: "part", "aria-labelledby": "upcoming" },
@@ -63,16 +67,24 @@ export class Schedules {
     ]);
   }
 
+  /** Shows another page. */
+  go(route) {
+    this.start = route.start;
+  }
+
+  page(step) {
+    this.pager.page(step);
+  }
+
   async refresh(signal, { rights }) {
     this.rights = rights;
-    const { now, rows, total } = await get("schedules", this.queue, signal);
+    const start = this.start;
+    const { now, rows, total, next } = await get("schedules", { ...this.queue, start }, signal);
     setClock(now);
-    const left = total - rows.length;
-    fill(
-      this.status,
-      left > 0 && `${counted(left, "schedule")} are not shown: there are too many, or you may not read them.`,
-    );
+    const hidden = !start && rows.length === 0 && total > 0;
+    fill(this.status, hidden && `${counted(total, "schedule")} are not shown: you may not read them.`);
     this.table.update(rows);
+    this.pager.update(start, next);
     const all = rows.flatMap((row) => row.upcoming.map((at) => ({ at, row })));
     // Of a schedule, no more than some are known: what comes after the last of those may not be the next.
     const end = Math.min(...rows.filter((row) => row.upcoming.length > 1).map((row) => row.upcoming.at(-1)));

@@ -53,7 +53,8 @@ fn times(schedule: &Schedule) -> String {
 /// Returns the key, the number of its schedules, and how many of them are listed.
 fn title(model: &Model, listed: usize, room: usize) -> String {
     let key = model.selected.as_deref().map(shown).unwrap_or_default();
-    let all = model.parts.schedules.len();
+    let facts = model.selected.as_ref().and_then(|key| model.dehydrators.all.get(key));
+    let all = facts.map_or(listed, |it| listed.max(it.facts.schedules as usize));
     let mut rest = format!(": {}", count(all as f64));
     if all > listed {
         rest += &format!(", the next {listed}");

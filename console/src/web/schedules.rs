@@ -2,11 +2,13 @@
 
 use axum::Json;
 use redis::{Connection, RedisResult};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::blocking;
 use super::bytes::encode;
 use super::elements::SHOWN;
+use super::query::Words;
 use super::queue::Queue;
 use super::queues::facts_of;
 use super::refusal::Refusal;
@@ -17,14 +19,25 @@ use crate::schedule::Schedule;
 /// Upcoming occurrences of each.
 const UPCOMING: usize = 5;
 
-pub async fn schedules(caller: Caller, queue: Queue) -> Result<Json<Value>, Refusal> {
+#[derive(Deserialize)]
+pub struct Asked {
+    /// Where the page begins; the first one without.
+    start: Option<String>,
+}
+
+pub async fn schedules(
+    caller: Caller,
+    queue: Queue,
+    Words(asked): Words<Asked>,
+) -> Result<Json<Value>, Refusal> {
     blocking(move || {
         let (_, facts) = facts_of(&caller.account, &queue)?;
-        let (now, all) = caller.account.on(&queue, |connection| {
-            Ok((ask::time(connection)?, ask::schedules(connection, &queue.key.0, &facts)?))
+        let start = asked.start.as_deref().unwrap_or("-");
+        let (now, (next, all)) = caller.account.on(&queue, |connection| {
+            Ok((ask::time(connection)?, ask::schedules(connection, &queue.key.0, start)?))
         })?;
         let rows: Vec<_> = all.iter().map(|schedule| row(schedule, now)).collect();
-        Ok(Json(json!({ "now": now, "rows": rows, "total": facts.schedules })))
+        Ok(Json(json!({ "now": now, "rows": rows, "total": facts.schedules, "next": next })))
     })
     .await
 }

@@ -554,6 +554,16 @@ describe("an operator looks", () => {
       [0, 1, 2, 3, 4].map((n) => next + n * HOUR),
     );
     assert.equal(await operator.page.evaluate(() => window.broken), undefined);
+    // More than a page of them.
+    for (let n = 0; n < 201; n++) {
+      await server.call("DEHYDRATOR.EVERY", "planned:often", HOUR, "x", `n-${n}`, "FROM", next + n);
+    }
+    await operator.openQueue(server, "planned:often", "&view=schedules");
+    await operator.sees("n-199");
+    await operator.button("Next page ›");
+    await operator.sees("n-200");
+    await operator.button("‹ Previous");
+    await operator.sees("n-0");
     assert.deepEqual(operator.faults, []);
   });
 

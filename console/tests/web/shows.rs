@@ -249,6 +249,24 @@ fn schedules_are_told_with_their_upcoming_occurrences() {
     assert_eq!(schedules("none"), json!([]));
     let shown = page.get(&format!("api/queue?{}", named(&server, "jobs")));
     assert_eq!((&shown["queue"]["schedules"], &shown["exists"]), (&json!(2), &json!(true)));
+
+    let mut pipe = redis::pipe();
+    for number in 0..450_u64 {
+        let every = pipe.cmd("DEHYDRATOR.EVERY").arg("many").arg(60_000).arg("element").arg(number);
+        every.arg("FROM").arg(4_000_000_000_000 + number).ignore();
+    }
+    pipe.exec(&mut client).expect("set");
+    let (mut start, mut pages) = (String::new(), Vec::new());
+    loop {
+        let answer = page.get(&format!("api/schedules?{}{start}", named(&server, "many")));
+        assert_eq!(answer["total"], json!(450));
+        pages.push(answer["rows"].as_array().expect("rows").clone());
+        let Some(next) = answer["next"].as_str() else { break };
+        start = format!("&start={next}");
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [200, 200, 50]);
+    let names: Vec<_> = pages.concat().iter().map(|row| row["name_b64"].clone()).collect();
+    assert_eq!(names, (0..450).map(|number| b64(&number.to_string())).collect::<Vec<_>>());
 }
 
 #[test]
