@@ -72,30 +72,6 @@ func (p *programs) noted(what string) (found []note) {
 	return found
 }
 
-func TestTheTasksOfAKilledWorkerComeAgain(t *testing.T) {
-	server := realserver.Start(t)
-	jobs := queueOf[job](t, server)
-	var items []dehydrator.Item[job]
-	for n := range 10 {
-		// Four that the first worker has when it is killed, and six that wait.
-		items = append(items, dehydrator.NewItem(job{MS: max(0, 4-n) * 700}, dehydrator.TaskID(fmt.Sprint(n))))
-	}
-	must(jobs.EnqueueMany(ctx, items))(t)
-	workers := programsOf(t, server.Addr)
-	first := workers.start()
-	until(t, func() bool { return must(jobs.Info(ctx))(t).Leased == 4 })
-	equal(t, workers.end(first, syscall.SIGKILL), "signal: killed")
-	second := workers.start()
-	until(t, empty(t, jobs))
-	equal(t, workers.end(second, syscall.SIGTERM), "exit status 0")
-	done := workers.noted("done")
-	equal(t, len(done), 10)
-	for _, one := range done {
-		again := one.id < "4"
-		equal(t, one.attempt == 2, again)
-	}
-}
-
 func TestAKilledServerComesBackAndEachTaskIsDoneOnce(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[int](t, server)

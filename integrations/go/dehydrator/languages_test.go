@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"dehydrator.invalid/source/integrations/go/dehydrator"
 	"dehydrator.invalid/source/integrations/go/dehydrator/internal/realserver"
@@ -146,32 +145,4 @@ func TestTasksGoFromEachLanguageToEach(t *testing.T) {
 			equal(t, fmt.Sprint(dead[2]), "2")
 		})
 	}
-}
-
-func TestWorkersInPythonAndGoShareAQueue(t *testing.T) {
-	server := realserver.Start(t)
-	jobs := queueOf[int](t, server)
-	var done list[int]
-	var items []dehydrator.Item[int]
-	for n := range 300 {
-		items = append(items, dehydrator.NewItem(n, dehydrator.ProcessIn(time.Duration(n*3)*time.Millisecond)))
-	}
-	must(jobs.EnqueueMany(ctx, items))(t)
-	start(t, dehydrator.Config{}, jobs.HandleFunc(func(_ context.Context, task *dehydrator.Task[int]) error {
-		done.add(task.Payload)
-		time.Sleep(5 * time.Millisecond)
-		return nil
-	}))
-	command := exec.Command(os.Getenv("DEHYDRATOR_PYTHON"), "-c", inPython, "redis://"+server.Addr, "work")
-	command.Stderr = os.Stderr
-	seen := map[string][]any{}
-	if err := json.Unmarshal(must(command.Output())(t), &seen); err != nil {
-		t.Fatal(err)
-	}
-	until(t, empty(t, jobs))
-	all := done.all()
-	for _, one := range seen {
-		all = append(all, int(one[0].(float64)))
-	}
-	eachOnce(t, all, 300)
 }

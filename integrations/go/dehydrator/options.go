@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An OptionError is returned for an option that is wrong, before anything is sent.
+// An OptionError is returned for an option that is wrong, before anything is sent; and for a schedule that the server refuses.
 type OptionError struct {
 	// Option is its name, as "ProcessIn".
 	Option string

@@ -84,7 +84,7 @@ func Jitter(d time.Duration) ScheduleOption {
 }
 
 // Every sets a schedule of the queue: the server puts a task at each occurrence, with the id name@unix-ms. Call it at each
-// deployment: with the same arguments, it changes nothing and returns false.
+// deployment: with the same arguments, it changes nothing and returns false. A plan that the server refuses is an [OptionError].
 func (q *Queue[T]) Every(ctx context.Context, name string, plan Plan, payload T, options ...ScheduleOption) (bool, error) {
 	var s scheduling
 	s.text(name, "the schedule's name")
@@ -107,6 +107,10 @@ func (q *Queue[T]) Every(ctx context.Context, name string, plan Plan, payload T,
 	words := []any{"DEHYDRATOR.EVERY", q.settings.name, plan.words[0], element, name}
 	words = append(append(append(words, plan.words[1:]...), s.words...), s.common.words()...)
 	changed, err := q.server.integer(ctx, words...)
+	if reply, _ := replied(err); strings.HasPrefix(reply, "ERR ") {
+		// Such as a zone that the server does not know, or a cron that never occurs.
+		return false, &OptionError{"the plan", "is refused: " + reply}
+	}
 	return changed == 1, err
 }
 

@@ -2,6 +2,7 @@ package dehydrator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,6 +39,9 @@ func TestAScheduleIsSetShownPausedAndRemoved(t *testing.T) {
 	equal(t, must(jobs.Schedules(ctx, "report"))(t)[0].Paused, false)
 	_, err := jobs.Every(ctx, "never", dehydrator.Cron("0 0 31 2 *", ""), "x")
 	equal(t, strings.Contains(err.Error(), "never occurs"), true)
+	_, err = jobs.Every(ctx, "nowhere", dehydrator.Cron("0 0 * * *", "Europe/Atlantis"), "x")
+	wrong := (*dehydrator.OptionError)(nil)
+	equal(t, errors.As(err, &wrong) && wrong.Option == "the plan" && strings.Contains(wrong.Problem, "Atlantis"), true)
 	equal(t, must(jobs.Unschedule(ctx, "report", "tick", "none"))(t), 2)
 	equal(t, must(jobs.Unschedule(ctx))(t), 0)
 	equal(t, len(must(jobs.Schedules(ctx))(t)), 0)

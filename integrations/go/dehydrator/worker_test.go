@@ -81,20 +81,6 @@ func TestAFailureIsRetriedAndThenADeadLetter(t *testing.T) {
 	equal(t, fmt.Sprint(reasons), "map[a:3 no 3 four:4 no 4 once:1 no 1]")
 }
 
-func TestADeadLetterComesBackIntoItsGroup(t *testing.T) {
-	server := realserver.Start(t)
-	jobs := queueOf[int](t, server)
-	handler := func(context.Context, *dehydrator.Task[int]) error { return errors.New("no") }
-	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("a"), dehydrator.Group("anna")))(t)
-	must(jobs.Enqueue(ctx, 1, dehydrator.TaskID("b")))(t)
-	_, stop := start(t, dehydrator.Config{Attempts: 2}, jobs.HandleFunc(handler))
-	until(t, empty(t, jobs))
-	stop()
-	equal(t, must(jobs.Revive(ctx, 10))(t), 2)
-	equal(t, server.Do("DEHYDRATOR.LEN", "jobs", "GROUP", "anna"), any(int64(1)))
-	equal(t, server.Do("DEHYDRATOR.LEN", "jobs", "GROUP", ""), any(int64(1)))
-}
-
 func TestAHandlerSaysWhenToRetry(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	var at list[time.Time]
