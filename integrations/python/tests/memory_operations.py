@@ -34,13 +34,10 @@ SHARES = {
     "revive": 1,
     "touch": 5,
     "update": 2,
-    "pull": 2,
     "rem": 2,
     "look": 6,
     "range": 3,
-    "pttl": 3,
     "len": 4,
-    "ttn": 4,
     "info": 4,
     "dead": 2,
     "ondue": 0.5,
@@ -66,7 +63,7 @@ return lengths
 """
 
 #: Those after which nothing leaves by itself.
-READS = ("look", "range", "pttl", "len", "ttn", "info", "dead")
+READS = ("look", "range", "len", "info", "dead")
 
 
 class Operations:
@@ -97,8 +94,8 @@ class Operations:
             if words is not None:
                 self._compare(words, moves=kind not in READS)
 
-    def _compare(self, words: tuple[Any, ...], moves: bool = False) -> None:
-        """Compares the replies. `moves`: something may leave by itself then, and is waited for."""
+    def _compare(self, words: tuple[Any, ...], moves: bool = False) -> Any:
+        """Compares the replies, and returns one. `moves`: something may leave by itself then, and is waited for."""
         told = self._told(words)
         # In one round trip: a busy machine takes milliseconds for each.
         real, *lengths = self._real(words, *([self.lengths] if moves else []))
@@ -119,6 +116,7 @@ class Operations:
             del self.held[:-40]
         if moves:
             self._await_moves(*lengths)
+        return told
 
     @staticmethod
     def _timeless(schedules: Any) -> Any:
@@ -162,11 +160,10 @@ class Operations:
         return self.now + self.draw.choice((-1000, -1, 0, 1, 7, 50, 1000))
 
     def _if_there(self) -> tuple[Any, ...]:
-        return self.draw.choice(((), ("NX",), ("REPLACE",)))
+        return self.draw.choice((("NX",), ("REPLACE",)))
 
     def _push(self) -> tuple[Any, ...]:
-        when = self.draw.choice(((), (), (), ("AT", self._moment()), ("SLACK", self.draw.choice((0, 7, 100)))))
-        options = (*self._if_there(), *when, *self._bounds())
+        options = (*self._if_there(), *self._maybe(0.2, "AT", self._moment()), *self._bounds())
         return ("DEHYDRATOR.PUSH", self._key(), self._ttl(), self._element(), self._id(), *options)
 
     def _mpush(self) -> tuple[Any, ...]:
@@ -175,17 +172,15 @@ class Operations:
         return ("DEHYDRATOR.MPUSH", self._key(), *(word for one in some for word in one), *options)
 
     def _bounds(self) -> tuple[Any, ...]:
-        within = self._maybe(0.3, "WITHIN", self.draw.choice((1, 5, 50, 1000, 60_000, 2**48)))
+        within = self._maybe(0.3, "WITHIN", self.draw.choice((1, 5, 50, 1000, 60_000)))
         return (*within, *self._maybe(0.3, "DELIVERIES", self.draw.randrange(1, 6)))
 
     def _poll_options(self) -> tuple[Any, ...]:
         options = self._maybe(0.7, "COUNT", self.draw.randrange(1, 4))
-        if self.draw.random() < 0.8:
-            self.tokens += 1
-            is_resent = self.held and self.draw.random() < 0.1
-            token = self.draw.choice(self.held)[1] if is_resent else str(self.tokens)
-            return (*options, "LEASE", self.draw.choice((1, 10, 100, 1000, 60_000)), "TOKEN", token)
-        return (*options, *self._maybe(0.5, "WITHIDS"))
+        self.tokens += 1
+        is_resent = self.held and self.draw.random() < 0.1
+        token = self.draw.choice(self.held)[1] if is_resent else str(self.tokens)
+        return (*options, "LEASE", self.draw.choice((1, 10, 100, 1000, 60_000)), "TOKEN", token)
 
     def _poll(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.POLL", self._key(), *self._poll_options())
@@ -248,11 +243,13 @@ class Operations:
                 ("UNSCHEDULE", key, name),
                 ("PAUSE", key, "SCHEDULE", name),
                 ("RESUME", key, "SCHEDULE", name),
-                ("POLL", key, "COUNT", 2),
+                ("POLL", key, "COUNT", 2, "LEASE", 60_000, "TOKEN", str(self.draw.randrange(2**40))),
                 ("RANGE", key, "-", "+", "WITHELEMENTS"),
             )
             kind, *words = self.draw.choices(kinds, (6, 3, 1, 1, 1, 3, 2))[0]
-            self._compare((f"DEHYDRATOR.{kind}", *words))
+            told = self._compare((f"DEHYDRATOR.{kind}", *words))
+            for id, _, _, token in told if kind == "POLL" else ():
+                self._compare(("DEHYDRATOR.SETTLE", key, token, id))
             if self.draw.random() < 0.5:
                 self._advance(self.draw.choice((1, 5, 20)))
                 # The server stores elements a moment later.
@@ -261,16 +258,10 @@ class Operations:
         self._compare(("DEL", key))
 
     def _touch(self) -> tuple[Any, ...]:
-        ids = [self._id() for _ in range(self.draw.randrange(1, 4))]
-        which = (ids[0],) if len(ids) == 1 else ("IDS", len(ids), *ids)
-        only = self.draw.choice(((), (), ("GT",), ("LT",)))
-        return ("DEHYDRATOR.TOUCH", self._key(), self._ttl(), *only, *self._maybe(0.3, "AT", self._moment()), *which)
+        return ("DEHYDRATOR.TOUCH", self._key(), self._ttl(), *self._maybe(0.3, "AT", self._moment()), self._id())
 
     def _update(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.UPDATE", self._key(), self._id(), self._element())
-
-    def _pull(self) -> tuple[Any, ...]:
-        return ("DEHYDRATOR.PULL", self._key(), self._id())
 
     def _rem(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.REM", self._key(), self._id(), *self._maybe(0.5, self._id()))
@@ -279,18 +270,11 @@ class Operations:
         return ("DEHYDRATOR.LOOK", self._key(), self._id(), *self._maybe(0.7, "FULL"))
 
     def _range(self) -> tuple[Any, ...]:
-        bounds = self.draw.choice((("-", "+"), ("-", "+"), (f"({self.now}", "+"), ("-", self.now)))
         more = (*self._maybe(0.5, "COUNT", self.draw.randrange(1, 5)), *self._maybe(0.5, "WITHELEMENTS"))
-        return ("DEHYDRATOR.RANGE", self._key(), *bounds, *more, *self._maybe(0.5, "WITHTOKENS"))
-
-    def _pttl(self) -> tuple[Any, ...]:
-        return ("DEHYDRATOR.PTTL", self._key(), self._id())
+        return ("DEHYDRATOR.RANGE", self._key(), self.draw.choice(("-", f"({self.now}")), "+", *more)
 
     def _len(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.LEN", self._key())
-
-    def _ttn(self) -> tuple[Any, ...]:
-        return ("DEHYDRATOR.TTN", self._key())
 
     def _info(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.INFO", self._key())
@@ -301,8 +285,7 @@ class Operations:
     def _ondue(self) -> tuple[Any, ...]:
         key = self._key()
         stream = ("HOLD", "DELIVERIES", self.draw.randrange(1, 4), "STREAM", f"{key}:dead")
-        policies = (("HOLD",), ("HOLD", "DELIVERIES", 2, "DROP"), stream, (*stream, "MAXLEN", 3))
-        return ("DEHYDRATOR.ONDUE", key, *self._maybe(0.3, "NX"), *self.draw.choice(policies))
+        return ("DEHYDRATOR.ONDUE", key, *self._maybe(0.3, "NX"), *stream, *self._maybe(0.3, "MAXLEN", "~", 10_000))
 
     def _limit(self) -> tuple[Any, ...]:
         some = [
@@ -318,8 +301,7 @@ class Operations:
         return ("DEHYDRATOR.LIMIT", self._key(), *self.draw.choice(some))
 
     def _pause(self) -> tuple[Any, ...]:
-        until = self.draw.choice(((), ("FOR", 100), ("AT", self.now + 1000), ("AT", self.now)))
-        return ("DEHYDRATOR.PAUSE", self._key(), *until)
+        return ("DEHYDRATOR.PAUSE", self._key(), *self._maybe(0.5, "FOR", self.draw.choice((100, 1000))))
 
     def _resume(self) -> tuple[Any, ...]:
         return ("DEHYDRATOR.RESUME", self._key())
@@ -346,7 +328,6 @@ class Operations:
                 ("DEHYDRATOR.LIMIT", key, "HELD", 1, "EACH"),
                 ("DEHYDRATOR.PAUSE", key, "GROUP", ""),
                 ("DEHYDRATOR.PAUSE", key, 9),
-                ("DEHYDRATOR.PAUSE", key, "FOR", 9, "AT", 9),
                 ("DEHYDRATOR.LIMIT", key),
                 ("DEHYDRATOR.LIMIT", key, "EACH"),
                 ("DEHYDRATOR.LIMIT", key, "GROUP", "anna"),
@@ -362,11 +343,7 @@ class Operations:
                 ("DEHYDRATOR.POLL", key, "LEASE", 0),
                 ("DEHYDRATOR.MPUSH", key, 0, "e", id, "soon", "e", id),
                 ("DEHYDRATOR.SETTLE", key, "17"),
-                ("DEHYDRATOR.TOUCH", key, 10, "GT", "LT", id),
                 ("DEHYDRATOR.TOUCH", key, id, 10),
-                ("DEHYDRATOR.TOUCH", key, 10, "IDS", 1, id, "GT"),
-                ("DEHYDRATOR.TOUCH", key, 10, "GT", "GROUP", "anna"),
-                ("DEHYDRATOR.POLL", key, "LEASE", 5, "WITHIDS"),
                 ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3),
                 ("DEHYDRATOR.ONDUE", key, "HOLD", "DELIVERIES", 3, "STREAM", key),
                 ("DEHYDRATOR.LIMIT", key, "RATE", 3),
@@ -393,7 +370,7 @@ class Operations:
             self._compare_turns(self._in_turn())
             if self.draw.random() < 0.2:
                 self._advance(min(self.draw.choice((1, 2, 9, 50)), end - self.now))
-        self._compare(("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHTOKENS"))
+        self._compare(("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHELEMENTS"))
         for group in GROUPS[:-1]:
             self._compare(("DEHYDRATOR.RESUME", self.fair, "GROUP", group))
         self._compare(("DEL", self.fair))
@@ -402,7 +379,7 @@ class Operations:
         """Returns a command that fills the key or sets something for its groups."""
         name, ttl = self.draw.choice(GROUPS), self.draw.choice((0, 0, 0, 0, 5, 50))
         group, element = ("GROUP", name), (ttl, self._element(), self._id())
-        pause = self.draw.choice(((), ("FOR", 1), ("FOR", 20), ("FOR", 100), ("AT", self.now + 30), ("AT", self.now)))
+        pause = self.draw.choice(((), ("FOR", 1), ("FOR", 20), ("FOR", 100)))
         some = (*self._maybe(0.4, "LENGTH", self.draw.randrange(5)), *self._maybe(0.5, "HELD", self.draw.randrange(3)))
         some += self._maybe(0.6, *self._rate())
         kinds: tuple[tuple[Any, ...], ...] = (
@@ -422,8 +399,8 @@ class Operations:
             ("LIMIT", self.fair, "EACH", *some),
             ("PAUSE", self.fair, *pause, *group),
             ("RESUME", self.fair, *group),
-            ("TOUCH", self.fair, ttl, *self._maybe(0.3, "AT", self.now + 60), *group, *self._maybe(0.3, "COUNT", 2)),
-            ("PURGE", self.fair, *group, *self._maybe(0.5, "COUNT", 2)),
+            ("TOUCH", self.fair, ttl, *self._maybe(0.3, "AT", self.now + 60), *group),
+            ("PURGE", self.fair, *group),
         )
         name, *words = self.draw.choices(kinds, (24, 24, 24, 5, 3, 3, 12, 8, 3, 3, 2, 2))[0]
         return (f"DEHYDRATOR.{name}", *words)
@@ -453,7 +430,7 @@ class Operations:
         held = self.draw.choice(here[-8:] or [("17", self._id())])
         self.tokens += 1
         count, lease = self._maybe(0.8, "COUNT", self.draw.randrange(1, 4)), self.draw.choice((2, 10, 100, 60_000))
-        how = self.draw.choice((("WITHIDS",), *[("LEASE", lease, "TOKEN", str(self.tokens))] * 3))
+        how = ("LEASE", lease, "TOKEN", str(self.tokens))
         poll = self.draw.choice((("DEHYDRATOR.POLL", self.fair), ("DEHYDRATOR.MPOLL", 1, self.fair)))
         group = ("GROUP", self.draw.choice(GROUPS))
         kinds: tuple[tuple[Any, ...], ...] = (
@@ -461,17 +438,15 @@ class Operations:
             ("DEHYDRATOR.SETTLE", self.fair, *held),
             ("DEHYDRATOR.RELEASE", self.fair, self.draw.choice((0, 5, 50)), *held, *self._maybe(0.4, "UNCOUNTED")),
             ("DEHYDRATOR.RENEW", self.fair, lease, *held),
-            ("DEHYDRATOR.PULL", self.fair, self._id()),
-            ("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHELEMENTS", "WITHTOKENS", *self._maybe(0.7, *group)),
-            ("DEHYDRATOR.LEN", self.fair, *group),
+            ("DEHYDRATOR.RANGE", self.fair, "-", "+", "WITHELEMENTS"),
+            ("DEHYDRATOR.LEN", self.fair),
             ("DEHYDRATOR.INFO", self.fair, *self._maybe(0.7, *group)),
             ("DEHYDRATOR.LOOK", self.fair, self._id(), "FULL"),
-            ("DEHYDRATOR.TTN", self.fair),
             ("DEHYDRATOR.TOUCH", self.fair, self.draw.choice((0, 5, 500)), *group),
             ("DEHYDRATOR.LIMIT", self.fair, *self.draw.choice((group, ("EACH",))), *self._rate()),
             self._in_groups(),
         )
-        return self.draw.choices(kinds, (12, 3, 3, 2, 0.5, 1, 1, 2, 1, 2, 1, 1.5, 6))[0]
+        return self.draw.choices(kinds, (12, 3, 3, 2, 1, 1, 2, 1, 1, 1.5, 6))[0]
 
     def _advance(self, ms: int | None = None) -> None:
         ms = self.draw.choice((1, 2, 9, 50, 1000, 60_000)) if ms is None else ms

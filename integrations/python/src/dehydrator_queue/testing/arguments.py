@@ -54,10 +54,6 @@ class Options:
     def __contains__(self, name: str) -> bool:
         return name in self._found
 
-    def only_one(self, *names: str) -> None:
-        if sum(name in self for name in names) > 1:
-            raise refused("ERR", f"{' and '.join(names)} exclude each other")
-
     def number(self, name: str, least: int = 0) -> int | None:
         return number(self._found[name][0], name, least) if name in self else None
 

@@ -13,14 +13,6 @@ from dehydrator_queue.testing.rate import Log
 #: The greatest number in an argument, and an unreachable moment.
 MAX = 2**63 - 1
 
-#: From here on the end of an element is stored as its distance from the deadline.
-DISTANCES = 2**47
-
-
-def end_within(deadline: int, ms: int) -> int:
-    """Returns when an element is too late, as a server stores it: a moment or a distance."""
-    return deadline + ms if deadline + ms < DISTANCES else DISTANCES + min(ms, DISTANCES - 1)
-
 
 @dataclass
 class Bounds:
@@ -53,12 +45,6 @@ class Entry:
     group: bytes = OTHERS
 
     @property
-    def end(self) -> int | None:
-        """When it is too late."""
-        until = self.bounds.until
-        return min(self.deadline + until - DISTANCES, MAX) if until >= DISTANCES else until or None
-
-    @property
     def place(self) -> Place:
         return self.deadline, self.sequence, self.id
 
@@ -89,12 +75,10 @@ class Dehydrator:
     pause: int = 0
     #: How often an element is delivered before it is a dead letter; 0: without limit.
     most_deliveries: int = 0
-    #: The stream of dead letters; None: they are dropped.
+    #: The stream of dead letters.
     dead: bytes | None = None
     #: The maximum length of that stream; 0: without limit.
     dead_length: int = 0
-    #: Set if that stream may stay a little longer.
-    is_approximate: bool = False
     #: Remembered ids, and until when.
     remembered: dict[bytes, int] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
@@ -184,9 +168,7 @@ class Dehydrator:
     def postpone(self, entry: Entry, deadline: int) -> None:
         """Moves the moment from which on an element is too late by as much as its deadline, unless a worker has it."""
         if entry.bounds.until and entry.token is None:
-            until = entry.bounds.until
-            ms = until - (DISTANCES if until >= DISTANCES else entry.deadline)
-            entry.bounds.until = max(end_within(deadline, ms), 1)
+            entry.bounds.until = max(deadline + entry.bounds.until - entry.deadline, 1)
 
     def touch(self, entry: Entry, ttl: int, deadline: int, now: int) -> None:
         """Restarts the timer. Where running leases are counted, an expired one does not begin again."""
@@ -248,16 +230,6 @@ class Dehydrator:
     def room(self, now: int) -> int:
         """Returns how many elements can be given out now."""
         return min(self.held_room(now), self.rate_room(now))
-
-    def room_from(self, now: int) -> int:
-        """Returns the moment at which an element can be given out: 0 if that is now."""
-        held = rate = 0
-        if self.held_room(now) == 0:
-            # The limit may have been lowered below the running leases.
-            held = self.running(now)[-self.limits.held].deadline
-        if self.rate_room(now) == 0:
-            rate = self._log.next(self.limits.rate, self.limits.per)
-        return max(held, rate)
 
     def give(self, now: int, count: int) -> None:
         if self.limits.rate:

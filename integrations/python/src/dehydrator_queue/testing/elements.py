@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, count, deliveries, number, refused
-from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator, Entry, end_within
+from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator, Entry
 from dehydrator_queue.testing.groups import OTHERS
 from dehydrator_queue.testing.keys import Keys, Words
 
-PUSH_OPTIONS = (b"NX", b"REPLACE", b"SLACK", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
+PUSH_OPTIONS = (b"NX", b"REPLACE", b"AT", b"DELIVERIES", b"WITHIN", b"GROUP")
 
 
 #: The longest reason of RELEASE and REJECT, in bytes.
 REASON_MAX = 4096
 
-#: The elements that PURGE and TOUCH of a group change at once, if COUNT does not say.
+#: The elements that PURGE and TOUCH of a group change at once.
 MANY = 1024
 
 
@@ -49,9 +48,7 @@ class Elements(Keys):
         it = self._at(key)
         there = it.get(id) is not None
         if (there or it.remembers(id, self._now)) and "REPLACE" not in options:
-            if "NX" in options:
-                return None
-            raise refused("EXISTS", f"id {id!r} is there already")
+            return None
         group = options.group() or OTHERS
         if (not there and it.is_full()) or (not it.has(id, group) and it.is_group_full(group)):
             raise refused("FULL", "the LENGTH that LIMIT set is reached")
@@ -81,8 +78,6 @@ class Elements(Keys):
             there = it.get(id) is not None or id in new
             inside = it.has(id, group) or id in moved
             if not replaces and (there or it.remembers(id, self._now)):
-                if "NX" not in options:
-                    raise refused("EXISTS", f"id {id!r} is there already")
                 replies.append(0)
             elif (not there and it.is_full(len(new))) or (not inside and it.is_group_full(group, len(moved))):
                 replies.append(-1)
@@ -99,9 +94,9 @@ class Elements(Keys):
         return replies
 
     def _push_options(self, words: Words) -> Options:
-        options = Options(words, NX=0, REPLACE=0, SLACK=1, AT=1, DELIVERIES=1, WITHIN=1, GROUP=1)
-        options.only_one("NX", "REPLACE")
-        options.only_one("SLACK", "AT")
+        options = Options(words, NX=0, REPLACE=0, AT=1, DELIVERIES=1, WITHIN=1, GROUP=1)
+        if ("NX" in options) == ("REPLACE" in options):
+            raise refused("ERR", "the server in memory knows a PUSH with NX or REPLACE")
         if (most := options.word("DELIVERIES")) is not None:
             deliveries(most)
         options.number("WITHIN", 1)
@@ -110,15 +105,10 @@ class Elements(Keys):
 
     def _bounds(self, deadline: int, options: Options) -> Bounds:
         within = options.number("WITHIN")
-        until = 0 if within is None else end_within(deadline, within)
-        return Bounds(until, options.number("DELIVERIES") or 0)
+        return Bounds(0 if within is None else deadline + within, options.number("DELIVERIES") or 0)
 
     def _timer(self, ttl: bytes, options: Options) -> tuple[int, int]:
-        ms, step = number(ttl, "ttl"), 1
-        slack = options.number("SLACK") or 0
-        while step * 2 - 1 <= slack:
-            step *= 2
-        ms = -(-ms // step) * step
+        ms = number(ttl, "ttl")
         return ms, self._deadline(ms, options.number("AT"))
 
     def do_poll(self, words: Words) -> Any:
@@ -138,7 +128,7 @@ class Elements(Keys):
         held = [
             key
             for key, it in zip(keys, found, strict=True)
-            if token is not None and any(entry.token == token and entry.runs(self._now) for entry in it)
+            if any(entry.token == token and entry.runs(self._now) for entry in it)
         ]
         # Nobody looks whose turn it is in a key with nothing to give out.
         due = [key for key, it in zip(keys, found, strict=True) if it.next_due(self._now) is not None]
@@ -149,27 +139,20 @@ class Elements(Keys):
         return None if block is None else Blocks(keys, block, None)
 
     def _poll_options(self, words: Words) -> Options:
-        options = Options(words, COUNT=1, BLOCK=1, LEASE=1, TOKEN=1, WITHIDS=0)
-        if "TOKEN" in options and "LEASE" not in options:
-            raise refused("ERR", "TOKEN needs LEASE")
-        options.only_one("LEASE", "WITHIDS")
+        options = Options(words, COUNT=1, BLOCK=1, LEASE=1, TOKEN=1)
+        if "TOKEN" not in options or (lease := options.number("LEASE", 1)) is None:
+            raise refused("ERR", "the server in memory knows a POLL with LEASE and TOKEN")
         options.number("COUNT", 1)
         options.number("BLOCK")
-        if (lease := options.number("LEASE", 1)) is not None:
-            self._deadline(lease)
+        self._deadline(lease)
         return options
 
     def _poll(self, key: bytes, options: Options) -> list[Any]:
         it, now = self._at(key), self._now
         most = options.number("COUNT") or MAX
-        lease, token = options.number("LEASE"), options.word("TOKEN")
-        if token is None:
-            # The server draws such numbers.
-            token = b"%d" % random.randrange(2**62, 2**63)
-        else:
-            held = [entry for entry in it if entry.token == token and entry.runs(now)]
-            if held:
-                return [[entry.id, entry.element, entry.deliveries, token] for entry in held[:most]]
+        lease, token = options.number("LEASE") or 0, options.word("TOKEN") or b""
+        if held := [entry for entry in it if entry.token == token and entry.runs(now)]:
+            return [[entry.id, entry.element, entry.deliveries, token] for entry in held[:most]]
         most = min(most, it.room(now))
         given: list[Any] = []
         while len(given) < most and it.pause <= now:
@@ -177,19 +160,11 @@ class Elements(Keys):
                 self._move(it, entry)
             elif (entry := it.take_turn(now)) is None:
                 break
-            elif lease is not None:
+            else:
                 it.lease(entry, lease, now + lease, token)
                 given.append([entry.id, entry.element, entry.deliveries, token])
-            else:
-                it.finish(entry.id, now)
-                given.append([entry.id, entry.element] if "WITHIDS" in options else entry.element)
         it.give(now, len(given))
         return given
-
-    def do_pull(self, words: Words) -> Any:
-        key, id = words
-        entry = self._at(key).finish(id, self._now)
-        return None if entry is None else entry.element
 
     def do_rem(self, words: Words) -> Any:
         key, _, *_ = words
@@ -287,50 +262,23 @@ class Elements(Keys):
 
     def do_purge(self, words: Words) -> Any:
         key, *rest = words
-        options = Options(rest, GROUP=1, COUNT=1)
-        it, group = self._at(key), _named(options)
-        ids = [entry.id for entry in it if entry.group == group][: options.number("COUNT", 1) or MANY]
+        it, group = self._at(key), _named(Options(rest, GROUP=1))
+        ids = [entry.id for entry in it if entry.group == group][:MANY]
         return sum(it.remove(id) is not None for id in ids)
-
-    def _touch_group(self, it: Dehydrator, rest: Words, ms: int, at: int | None) -> int:
-        options = Options(rest, GROUP=1, COUNT=1)
-        group, deadline = _named(options), self._deadline(ms, at)
-        # About the new deadline is near enough, so that a loop ends.
-        about = min(max(ms // 8, 1000), 60_000, ms // 2)
-        near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - about)
-        ids = it.groups.at_rest(group, (near, deadline), self._now)[: options.number("COUNT", 1) or MANY]
-        for id in ids:
-            if (entry := it.get(id)) is not None:
-                own = max(ms, 1) if entry.token is not None and at is not None else ms
-                it.touch(entry, own, deadline, self._now)
-        return len(ids)
 
     def do_touch(self, words: Words) -> Any:
         key, ttl, *rest = words
-        # One last word is an id, even if it is the name of an option.
-        at_which = 0
-        while len(rest) - at_which > 1 and rest[at_which].upper() not in (b"IDS", b"GROUP"):
-            at_which += 2 if rest[at_which].upper() == b"AT" else 1
-        options = Options(rest[:at_which], GT=0, LT=0, AT=1)
-        options.only_one("GT", "LT")
-        it, ms, at = self._at(key), number(ttl, "ttl"), options.number("AT")
-        first, *ids = rest[at_which:]
-        if not ids:
-            ids = [first]
-        elif first.upper() == b"GROUP":
-            if "GT" in options or "LT" in options:
-                raise refused("ERR", "GT and LT are not for a GROUP")
-            return self._touch_group(it, rest[at_which:], ms, at)
-        elif count(ids.pop(0), "IDS") != len(ids):
-            raise refused("ERR", "IDS has another number of ids")
-        deadline, touched = self._deadline(ms, at), 0
-        for id in dict.fromkeys(ids):
-            entry = it.get(id)
-            if entry is None:
-                continue
-            if ("GT" in options and deadline <= entry.deadline) or ("LT" in options and deadline >= entry.deadline):
-                continue
+        it, ms, at = self._at(key), number(ttl, "ttl"), None
+        if rest[0].upper() == b"AT" and len(rest) > 1:
+            at, rest = number(rest[1], "AT"), rest[2:]
+        deadline, ids = self._deadline(ms, at), rest
+        if len(rest) > 1:
+            # About the new deadline is near enough, so that a loop ends.
+            about = min(max(ms // 8, 1000), 60_000, ms // 2)
+            near = deadline if at is not None else 0 if ms == 0 else max(0, deadline - about)
+            ids = it.groups.at_rest(_named(Options(rest, GROUP=1)), (near, deadline), self._now)[:MANY]
+        some = [entry for id in ids if (entry := it.get(id)) is not None]
+        for entry in some:
             own = max(ms, 1) if entry.token is not None and at is not None else ms
             it.touch(entry, own, deadline, self._now)
-            touched += 1
-        return touched
+        return len(some)

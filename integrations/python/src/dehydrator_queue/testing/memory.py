@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class MemoryServer:
     """Takes the place of a client: `Queue(memory, "jobs")`, and with asyncio `Queue(memory.aio, "jobs")`.
 
-    Its replies are those of the server, for all that a Queue and a Worker send, and for PULL, TOUCH, PURGE, LIMIT,
-    TTN and PTTL. Its time passes by `advance` alone; but a worker that finds nothing due waits in real time, for its
-    `block`. Safe for many threads.
+    Its replies are those of the server, for all that a Queue and a Worker send. Its time passes by `advance` alone; but
+    a worker that finds nothing due waits in real time, for its `block`. Safe for many threads.
     """
 
     def __init__(self, now: datetime | float | None = None) -> None:

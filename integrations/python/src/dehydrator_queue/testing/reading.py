@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dehydrator_queue.testing.arguments import Options, number
+from dehydrator_queue.testing.arguments import Options, number, refused
 from dehydrator_queue.testing.dehydrator import MAX, Dehydrator
 from dehydrator_queue.testing.keys import Keys, Words
 
@@ -25,43 +25,27 @@ class Reading(Keys):
         return [
             *(b"element", entry.element, b"deadline", entry.deadline, b"ttl", entry.ttl),
             *(b"deliveries", entry.deliveries, b"leased", int(entry.runs(self._now)), b"token", entry.token),
-            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.end),
+            *(b"deliveries-limit", entry.bounds.deliveries, b"until", entry.bounds.until or None),
             *(b"group", entry.group or None, b"held-since", entry.since, b"reason", entry.reason or None),
         ]
 
-    def do_pttl(self, words: Words) -> Any:
-        key, id = words
-        entry = self._at(key).get(id)
-        return -2 if entry is None else max(0, entry.deadline - self._now)
-
     def do_range(self, words: Words) -> Any:
         key, start, end, *rest = words
-        options = Options(rest, COUNT=1, GROUP=1, WITHELEMENTS=0, WITHTOKENS=0)
-        group = options.group()
+        options = Options(rest, COUNT=1, WITHELEMENTS=0)
         it, most = self._at(key), options.number("COUNT", 1) or MAX
-        low, above = self._bound(start, "start", (b"-", 0))
-        high, below = self._bound(end, "end", (b"+", MAX))
+        after = -1 if start == b"-" else number(start.removeprefix(b"("), "start")
+        if end != b"+" or not (start == b"-" or start.startswith(b"(")):
+            raise refused("ERR", "the server in memory lists elements from - or (deadline to +")
         rows: list[list[Any]] = []
-        last = -1
         for entry in it:
-            if entry.deadline < low + above or entry.deadline > high - below or group not in (None, entry.group):
+            if entry.deadline <= after:
                 continue
             # Elements with the same deadline are not separated.
-            if len(rows) >= most and entry.deadline != last:
-                return [b"(%d" % last, rows]
+            if len(rows) >= most and entry.deadline != rows[-1][1]:
+                return [b"(%d" % rows[-1][1], rows]
             row: list[Any] = [entry.id, entry.deadline, entry.ttl, entry.deliveries, int(entry.runs(self._now))]
-            row += [entry.element] * ("WITHELEMENTS" in options)
-            row += [entry.token, entry.since] * ("WITHTOKENS" in options)
-            rows.append(row)
-            last = entry.deadline
+            rows.append(row + [entry.element] * ("WITHELEMENTS" in options))
         return [None, rows]
-
-    def _bound(self, text: bytes, name: str, outermost: tuple[bytes, int]) -> tuple[int, bool]:
-        """Returns a moment, and whether it is excluded."""
-        if text == outermost[0]:
-            return outermost[1], False
-        excluded = text.startswith(b"(")
-        return number(text[1:] if excluded else text, name), excluded
 
     def do_scan(self, words: Words) -> Any:
         """Returns all ids at once. A pattern of MATCH is a prefix."""
@@ -72,17 +56,8 @@ class Reading(Keys):
         return [b"0", [entry.id for entry in self._at(key) if entry.id.startswith(prefix)]]
 
     def do_len(self, words: Words) -> Any:
-        key, *rest = words
-        it, group = self._at(key), Options(rest, GROUP=1).group()
-        return len(it) if group is None else it.groups.length(group)
-
-    def do_ttn(self, words: Words) -> Any:
         (key,) = words
-        it = self._at(key)
-        opens = it.opens()
-        if opens is None or it.pause == MAX:
-            return None
-        return max(0, max(opens, it.pause, it.room_from(self._now)) - self._now)
+        return len(self._at(key))
 
     def do_info(self, words: Words) -> Any:
         """The fields that do not depend on the server's memory or history."""
@@ -125,11 +100,11 @@ class Reading(Keys):
         return {
             "action": b"HOLD",
             "deliveries": it.most_deliveries,
-            "dead-letters": (b"DROP" if it.dead is None else b"STREAM") if is_limited else None,
+            "dead-letters": b"STREAM" if is_limited else None,
             "dest": it.dead,
             "end": None,
             "maxlen": it.dead_length,
-            "approximate": int(it.is_approximate),
+            "approximate": int(it.dead_length > 0),
             "confirmed": 1,
         }
 

@@ -15,15 +15,13 @@ from dehydrator_queue.testing.schedules import Schedules
 class Rules(Schedules):
     def do_pause(self, words: Words) -> Any:
         key, *rest = words
-        it, options = self._at(key), Options(rest, FOR=1, AT=1, GROUP=1, SCHEDULE=1)
-        options.only_one("FOR", "AT")
+        options = Options(rest, FOR=1, GROUP=1, SCHEDULE=1)
+        self._at(key)
         if (name := options.word("SCHEDULE")) is not None:
             self.steer(key, name, True)
             return b"OK"
-        after = MAX if (ms := options.number("FOR", 1)) is None else self._deadline(ms)
-        until, group = options.number("AT") or after, self._named(options)
-        if until <= self._now:
-            raise refused("ERR", "the pause ends before it begins")
+        until = MAX if (ms := options.number("FOR", 1)) is None else self._deadline(ms)
+        group = self._named(options)
         it = self._made(key)
         if group is None:
             it.pause = until
@@ -53,33 +51,17 @@ class Rules(Schedules):
         key, *policy = words
         is_new = policy[0].upper() == b"NX"
         policy = policy[is_new:]
-        names = [one.upper() for one in policy]
-        self._at(key)
-        most, dead, length, approximate = 0, None, 0, False
-        match names:
-            case [b"HOLD"]:
-                pass
-            case [b"HOLD", b"DELIVERIES", _, b"DROP"]:
-                most = deliveries(policy[2])
-            case [b"HOLD", b"DELIVERIES", _, b"STREAM", _, *trim]:
-                most, dead = deliveries(policy[2]), policy[4]
-                match trim:
-                    case []:
-                        pass
-                    case [b"MAXLEN", _]:
-                        length = count(policy[6], "MAXLEN")
-                    case [b"MAXLEN", b"=" | b"~", _]:
-                        length, approximate = count(policy[7], "MAXLEN"), policy[6] == b"~"
-                    case _:
-                        raise refused("ERR", "unexpected option of STREAM")
-                if dead == key:
-                    raise refused("ERR", "STREAM must not be the dehydrator's own key")
-            case _:
-                raise refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM")
+        hold, limit, most, stream, dead, *trim = (one.upper() if at != 4 else one for at, one in enumerate(policy))
+        if (hold, limit, stream) != (b"HOLD", b"DELIVERIES", b"STREAM") or trim[:-1] not in ([], [b"MAXLEN", b"~"]):
+            raise refused("ERR", "the server in memory knows HOLD DELIVERIES n STREAM key, with MAXLEN ~ n")
+        length = count(trim[2], "MAXLEN") if trim else 0
+        if dead == key:
+            raise refused("ERR", "STREAM must not be the dehydrator's own key")
+        most_deliveries = deliveries(most)
         if is_new and self._at(key).most_deliveries:
             return None
         it = self._made(key)
-        it.most_deliveries, it.dead, it.dead_length, it.is_approximate = most, dead, length, approximate
+        it.most_deliveries, it.dead, it.dead_length = most_deliveries, dead, length
         return b"OK"
 
     def do_limit(self, words: Words) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dehydrator_queue.testing.arguments import Options, deliveries, number, refused
-from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator, end_within
+from dehydrator_queue.testing.dehydrator import MAX, Bounds, Dehydrator
 from dehydrator_queue.testing.keys import Keys, Words
 from dehydrator_queue.testing.reading import listed
 
@@ -116,7 +116,7 @@ class Schedules(Keys):
                 return
             if it.get(id) is None and not (told["if-overlap"] == b"SKIP" and it.get(last) is not None):
                 within = told["within"]
-                bounds = Bounds(0 if within is None else end_within(moment, within), told["deliveries-limit"])
+                bounds = Bounds(0 if within is None else moment + within, told["deliveries-limit"])
                 it.push(id, due.element, 0, moment, bounds, group)
                 due.last, due.stored = moment, due.stored + 1
             else:
