@@ -27,10 +27,9 @@ export const MODULE = "0.1.0";
 export class ModuleTooOldError extends DehydratorError {
   override name = "ModuleTooOldError";
 
-  /** `version`: empty if the user may not read it. */
   constructor(version: string) {
     super(
-      `The server's module dehydrator${version && ` ${version}`} is older than ${MODULE}, which this package needs. ` +
+      `The server's module dehydrator ${version} is older than ${MODULE}, which this package needs. ` +
         "docs/operations.md, section Upgrade, says how to replace it.",
     );
   }

@@ -21,9 +21,6 @@ const LONGEST_PAUSE = 2000;
 /** For how many milliseconds a reply is waited for at most, where it has been waited for less. */
 const LONGEST_SILENCE = 5000;
 
-/** The newest command that this package needs. */
-const NEWEST = "DEHYDRATOR.EVERY";
-
 export interface Patience {
   /** For how many milliseconds to retry. */
   patience?: number;
@@ -65,19 +62,13 @@ export class Server {
     }
   }
 
-  /** Throws an explanation if the module is missing or too old: by INFO, or by its commands if the user may not read that. */
+  /** Throws an explanation if the module is missing or too old. Where the user may not read that, its commands tell. */
   async check(how: Patience = {}): Promise<void> {
     const told = await this.ask(ask(["INFO", "dehydrator"], text), how).catch(refused);
-    const [, version] = /dehydrator_version:(\S+)/.exec(told ?? "") ?? [];
-    if (version !== undefined && isOlder(version, MODULE)) throw new ModuleTooOldError(version);
-    if (version !== undefined) return;
-    for (const command of ["DEHYDRATOR.POLL", NEWEST]) {
-      // It is refused for want of arguments.
-      await this.ask(ask([command], Boolean), how).catch((error) => {
-        if (error instanceof ModuleMissingError && command === NEWEST) throw new ModuleTooOldError("");
-        refused(error);
-      });
-    }
+    if (told === undefined) return;
+    const [, version] = /dehydrator_version:(\S+)/.exec(told) ?? [];
+    if (version === undefined) throw new ModuleMissingError();
+    if (isOlder(version, MODULE)) throw new ModuleTooOldError(version);
   }
 
   close(): void {

@@ -1,18 +1,14 @@
 // The commands of the server in memory: what they change, and what they reply, at a given time in milliseconds.
 
+import { MODULE } from "../errors.js";
 import type { Word } from "../verbs.js";
-import { needed, numberOf, Options, type Reply, refused, wordOf } from "./arguments.js";
+import { Options, type Reply, refused, wordOf } from "./arguments.js";
 import { type Caps, Dehydrator, type Entry, isLate, runs } from "./dehydrator.js";
 import { moveOn, rowOf, type Schedule, scheduleOf } from "./schedules.js";
 import { Stream } from "./stream.js";
 
-const PUSH = "NX REPLACE AT= DELIVERIES= WITHIN= GROUP=";
-
-/** The elements that PURGE and TOUCH of a group change at once, if COUNT does not say. */
+/** The elements that PURGE and TOUCH of a group change at once. */
 const MANY = 1024;
-
-/** The latest deadline is before this. */
-const MAX = 2 ** 63;
 
 /** The reply of a POLL that blocks: nothing is due in `keys`. */
 export class Blocks {
@@ -29,52 +25,62 @@ export class Commands {
   readonly #keys = new Map<string, Dehydrator | Stream>();
   #now = 0;
   readonly #verbs: Record<string, (key: string, words: string[]) => Reply | Blocks> = {
-    DEL: (key) => Number(this.#keys.delete(key)),
     // There are no queues of several keys.
     GET: () => null,
     XDEL: (key, ids) => this.#stream(key).drop(ids),
-    XLEN: (key) => this.#stream(key).entries.length,
     XRANGE: (key, [, , ...rest]) => {
       const letters = this.#stream(key).entries.map(({ id, fields }) => [id, fields]);
-      return letters.slice(0, new Options(rest, "COUNT=").number("COUNT"));
+      return letters.slice(0, new Options(rest).number("COUNT"));
     },
     EVERY: (key, words) => this.#every(key, words),
-    INFO: (key, words) => this.#info(this.#at(key), new Options(words, "GROUP=")),
-    LEN: (key, words) => {
-      const options = new Options(words, "GROUP=");
-      return options.has("GROUP") ? this.#at(key).of(options.group).length : this.#at(key).length;
-    },
+    INFO: (key, words) => this.#info(this.#at(key), new Options(words)),
+    LEN: (key) => this.#at(key).length,
     LIMIT: (key, words) => this.#limit(key, words),
-    LOOK: (key, [id, ...rest]) => this.#look(key, needed(id), new Options(rest, "FULL")),
-    MPOLL: (many, words) => this.#mpoll(numberOf(many, "numkeys", 1), words),
+    LOOK: (key, [id = "", full]) => this.#look(key, id, full !== undefined),
+    MPOLL: (many, words) => {
+      const [keys, options] = [words.slice(0, Number(many)), new Options(words.slice(Number(many)))];
+      const held = keys.find((key) => this.#heldBy(this.#at(key), options).length > 0);
+      for (const key of held === undefined ? keys : [held]) {
+        const given = this.#poll(key, options);
+        if (given.length > 0) return [key, given];
+      }
+      return blocks(keys, options, null);
+    },
     MPUSH: (key, words) => this.#mpush(key, words),
     ONDUE: (key, words) => this.#onDue(key, words),
-    PAUSE: (key, words) => this.#pause(key, new Options(words, "FOR= AT= GROUP= SCHEDULE=")),
-    POLL: (key, words) => this.#pollOne(key, words),
-    PURGE: (key, words) => this.#purge(key, new Options(words, "GROUP= COUNT=")),
-    PUSH: (key, [ttl, element, id, ...rest]) =>
-      this.#push(key, ttl, needed(element), needed(id), new Options(rest, PUSH)),
-    RANGE: (key, words) => this.#range(key, words),
-    REJECT: (key, words) => this.#reject(key, words),
-    RELEASE: (key, [ttl, ...words]) => this.#release(key, ttl, words),
-    REM: (key, ids) => ids.filter((id) => this.#at(key).remove(id) !== undefined).length,
-    RENEW: (key, [ttl, ...pairs]) => {
-      const deadline = this.#deadline(numberOf(ttl, "ttl"));
-      return this.#withHeld(key, pairs, (it, entry) => it.restart(entry, Number(ttl), deadline));
+    PAUSE: (key, words) => this.#pause(key, new Options(words)),
+    POLL: (key, words) => {
+      const given = this.#poll(key, new Options(words));
+      return given.length > 0 ? given : blocks([key], new Options(words), []);
     },
-    RESUME: (key, words) => this.#resume(key, new Options(words, "GROUP= SCHEDULE=")),
+    PURGE: (key, [, group = ""]) => {
+      const removed = this.#at(key).of(group).slice(0, MANY);
+      return removed.filter(({ id }) => this.#at(key).remove(id)).length;
+    },
+    PUSH: (key, words) => this.#push(key, words.slice(0, 3), new Options(words.slice(3), "NX REPLACE")),
+    RANGE: (key, [start = "", , ...rest]) => this.#range(key, start, new Options(rest, "WITHELEMENTS")),
+    REJECT: (key, words) => this.#reject(key, words),
+    RELEASE: (key, [ttl, ...words]) => this.#release(key, Number(ttl), words),
+    REM: (key, ids) => ids.filter((id) => this.#at(key).remove(id)).length,
+    RENEW: (key, [ttl, ...pairs]) =>
+      this.#withHeld(key, pairs, (it, entry) => it.restart(entry, Number(ttl), this.#now + Number(ttl))),
+    RESUME: (key, words) => this.#resume(key, new Options(words)),
     REVIVE: (key, words) => this.#revive(key, words),
-    // All ids at once.
-    SCAN: (key, [, ...rest]) => this.#scan(this.#at(key), new Options(rest, "MATCH= COUNT=")),
+    // All ids at once. A pattern of MATCH is a prefix.
+    SCAN: (key, [, ...rest]) => {
+      const pattern = new Options(rest).word("MATCH") ?? "*";
+      const prefix = pattern.replace(/\*$/, "").replace(/\\(.)/g, "$1");
+      return ["0", this.#at(key).entries.flatMap(({ id }) => (id.startsWith(prefix) ? [id] : []))];
+    },
     SCHEDULES: (key, names) => this.#schedules(this.#at(key), names),
     SETTLE: (key, pairs) => this.#withHeld(key, pairs, (it, { id }) => it.finish(id, this.#now)),
-    TOUCH: (key, words) => this.#touch(key, words),
+    TOUCH: (key, [ttl, ...words]) => this.#touch(this.#at(key), Number(ttl), words),
     UNSCHEDULE: (key, names) => names.filter((name) => this.#at(key).schedules.delete(name)).length,
-    UPDATE: (key, [id, element]) => {
-      const entry = this.#at(key).get(needed(id));
+    UPDATE: (key, [id = "", element = ""]) => {
+      const entry = this.#at(key).get(id);
       if (entry === undefined) throw refused("NOSUCHID", `no such id '${id}'`);
       const before = entry.element;
-      entry.element = needed(element);
+      entry.element = element;
       return before;
     },
   };
@@ -82,11 +88,12 @@ export class Commands {
   /** Runs a command, and returns its reply, or Blocks. */
   call(words: readonly Word[], now: number): Reply | Blocks {
     this.#now = now;
-    const [name = "", key, ...rest] = words.map(wordOf);
+    const [name = "", key = "", ...rest] = words.map(wordOf);
+    if (name === "INFO") return `dehydrator_version:${MODULE}`;
     const verb = this.#verbs[name.toUpperCase().replace(/^DEHYDRATOR\./, "")];
     if (verb === undefined) throw refused("ERR", `unknown command '${name}' of the server in memory`);
     try {
-      return verb(needed(key), rest);
+      return verb(key, rest);
     } finally {
       this.passTime(now);
     }
@@ -149,12 +156,6 @@ export class Commands {
     throw refused("WRONGTYPE", "Operation against a key holding the wrong kind of value");
   }
 
-  #deadline(ttl: number, at?: number): number {
-    const deadline = at ?? this.#now + ttl;
-    if (deadline >= MAX) throw refused("ERR", "the deadline is too late");
-    return deadline;
-  }
-
   /** Moves a dead letter to its destination. */
   #bury(it: Dehydrator, entry: Entry, isRejected = false): void {
     const { id, element, deliveries, group } = entry;
@@ -171,16 +172,15 @@ export class Commands {
 
   // Commands that store and take.
 
-  #push(key: string, ttl: string | undefined, element: string, id: string, options: Options): Reply {
-    const ms = numberOf(ttl, "ttl");
-    const deadline = this.#deadline(ms, options.number("AT"));
+  #push(key: string, [ttl, element = "", id = ""]: readonly string[], options: Options): Reply {
     const it = this.#at(key);
     if (!options.has("REPLACE") && (it.get(id) !== undefined || it.remembers(id, this.#now))) {
       if (options.has("NX")) return null;
       throw refused("EXISTS", `id '${id}' is there already`);
     }
     if (it.isFull(id)) throw refused("FULL", "the LENGTH that LIMIT set is reached");
-    this.#made(key).push(id, element, [ms, deadline], options.terms);
+    const timer = [Number(ttl), options.number("AT") ?? this.#now + Number(ttl)] as const;
+    this.#made(key).push(id, element, timer, options.terms);
     return "OK";
   }
 
@@ -188,67 +188,24 @@ export class Commands {
     // Options come last, but an element may be spelled like one.
     let size = 3;
     while (size < words.length && !/^(NX|REPLACE|AT|DELIVERIES|WITHIN|GROUP)$/i.test(words[size]!)) size += 3;
-    const options = new Options(words.slice(size), PUSH);
-    const rows = Array.from({ length: size / 3 }, (_, n) => {
-      const ms = numberOf(words[3 * n], "ttl");
-      const timer = [ms, this.#deadline(ms, options.number("AT"))] as const;
-      return { element: needed(words[3 * n + 1]), id: needed(words[3 * n + 2]), timer };
-    });
-    const it = this.#at(key);
-    const added = new Set<string>();
-    const replies = rows.map(({ id }) => {
-      const isThere = it.get(id) !== undefined || added.has(id);
-      if (!options.has("REPLACE") && (isThere || it.remembers(id, this.#now))) {
-        if (options.has("NX")) return 0;
-        throw refused("EXISTS", `id '${id}' is there already`);
+    const options = new Options(words.slice(size), "NX REPLACE");
+    return Array.from({ length: size / 3 }, (_, n) => {
+      try {
+        return this.#push(key, words.slice(3 * n, 3 * n + 3), options) === null ? 0 : 1;
+      } catch (error) {
+        if (String(error).includes("FULL")) return -1;
+        throw error;
       }
-      if (isThere) return 1;
-      if (it.isFull(id, added.size)) return -1;
-      added.add(id);
-      return 1;
     });
-    const made = this.#made(key);
-    for (const [n, { id, element, timer }] of rows.entries()) {
-      if (replies[n] === 1) made.push(id, element, timer, options.terms);
-    }
-    return replies;
-  }
-
-  #pollOne(key: string, words: string[]): Reply | Blocks {
-    const options = this.#pollOptions(words);
-    const given = this.#poll(key, options);
-    const block = options.number("BLOCK");
-    return given.length > 0 || block === undefined ? given : new Blocks([key], block, []);
-  }
-
-  #mpoll(many: number, words: string[]): Reply | Blocks {
-    const [keys, options] = [words.slice(0, many), this.#pollOptions(words.slice(many))];
-    if (keys.length < many) throw refused("ERR", "numkeys is greater than the number of keys");
-    const held = keys.find((key) => this.#heldBy(this.#at(key), options).length > 0);
-    for (const key of held === undefined ? keys : [held]) {
-      const given = this.#poll(key, options);
-      if (given.length > 0) return [key, given];
-    }
-    const block = options.number("BLOCK");
-    return block === undefined ? null : new Blocks(keys, block, null);
-  }
-
-  #pollOptions(words: string[]): Options {
-    const options = new Options(words, "COUNT= BLOCK= LEASE= TOKEN=");
-    if (options.has("TOKEN") !== options.has("LEASE"))
-      throw refused("ERR", "here TOKEN needs LEASE, and LEASE a TOKEN");
-    this.#deadline(options.number("LEASE") ?? 0);
-    return options;
   }
 
   /** Returns what is held under the token of a POLL that is sent again. */
   #heldBy(it: Dehydrator, options: Options): Entry[] {
-    const token = options.word("TOKEN");
-    return it.entries.filter((entry) => token !== undefined && entry.token === token && runs(entry, this.#now));
+    return it.entries.filter((entry) => entry.token === options.word("TOKEN") && runs(entry, this.#now));
   }
 
   #poll(key: string, options: Options): Reply[] {
-    const [it, now, token] = [this.#at(key), this.#now, options.word("TOKEN")];
+    const [it, now, token] = [this.#at(key), this.#now, options.word("TOKEN") ?? ""];
     const rowOf = ({ id, element, deliveries, token }: Entry) => [id, element, deliveries, token];
     const most = options.number("COUNT") ?? Number.POSITIVE_INFINITY;
     const held = this.#heldBy(it, options);
@@ -257,12 +214,9 @@ export class Commands {
     for (let next = it.nextDue(now); next !== undefined && given.length < most; next = it.nextDue(now)) {
       if (it.isDead(next, now)) {
         this.#bury(it, next);
-      } else if (token !== undefined) {
+      } else {
         it.lease(next, options.number("LEASE")!, now, token);
         given.push(rowOf(next));
-      } else {
-        it.finish(next.id, now);
-        given.push(next.element);
       }
     }
     return given;
@@ -272,7 +226,6 @@ export class Commands {
 
   /** Does something with each element that is held under the token before its id; returns for each whether it is. */
   #withHeld(key: string, pairs: string[], act: (it: Dehydrator, entry: Entry) => unknown): Reply {
-    if (pairs.length === 0 || pairs.length % 2 === 1) throw refused("ERR", "each token needs an id");
     const it = this.#at(key);
     return Array.from({ length: pairs.length / 2 }, (_, n) => {
       const entry = it.held(pairs[2 * n]!, pairs[2 * n + 1]!);
@@ -282,20 +235,23 @@ export class Commands {
   }
 
   /** Returns the tokens and ids, and the options behind them, the first of which is in the place of a token. */
-  #split(words: string[], known: string): { pairs: string[]; options: Options } {
-    let end = Math.min(2, words.length);
+  #split(words: string[]): { pairs: string[]; options: Options } {
+    let end = 2;
     while (end < words.length && !/^(UNCOUNTED|ELEMENT|REASON)$/i.test(words[end]!)) end += 2;
-    return { pairs: words.slice(0, end), options: new Options(words.slice(end), known) };
+    return { pairs: words.slice(0, end), options: new Options(words.slice(end), "UNCOUNTED") };
   }
 
-  #release(key: string, ttl: string | undefined, words: string[]): Reply {
-    const [ms, deadline] = [numberOf(ttl, "ttl"), this.#deadline(numberOf(ttl, "ttl"))];
-    const { pairs, options } = this.#split(words, "UNCOUNTED ELEMENT= REASON=");
-    if (options.has("ELEMENT") && pairs.length > 2) throw refused("ERR", "syntax error, ELEMENT is for one id");
+  /** Notes what the end of an attempt says. */
+  #note(entry: Entry, options: Options): void {
+    entry.element = options.word("ELEMENT") ?? entry.element;
+    entry.reason = options.word("REASON") ?? entry.reason;
+  }
+
+  #release(key: string, ms: number, words: string[]): Reply {
+    const [deadline, { pairs, options }] = [this.#now + ms, this.#split(words)];
     const freed: Entry[] = [];
     const replies = this.#withHeld(key, pairs, (it, entry) => {
-      entry.element = options.word("ELEMENT") ?? entry.element;
-      entry.reason = options.word("REASON") ?? entry.reason;
+      this.#note(entry, options);
       if (options.has("UNCOUNTED")) freed.unshift(entry);
       else it.restart(entry, 0, deadline);
       entry.token = null;
@@ -309,25 +265,19 @@ export class Commands {
   }
 
   #reject(key: string, words: string[]): Reply {
-    const { pairs, options } = this.#split(words, "ELEMENT= REASON=");
-    if (options.has("ELEMENT") && pairs.length > 2) throw refused("ERR", "syntax error, ELEMENT is for one id");
-    const isPaired = pairs.length > 0 && pairs.length % 2 === 0;
-    if (isPaired && this.#keys.has(key) && !this.#at(key).mostDeliveries) {
+    const { pairs, options } = this.#split(words);
+    if (this.#keys.has(key) && !this.#at(key).mostDeliveries)
       throw refused("NORULE", "no destination for dead letters");
-    }
     return this.#withHeld(key, pairs, (it, entry) => {
-      entry.element = options.word("ELEMENT") ?? entry.element;
-      entry.reason = options.word("REASON") ?? entry.reason;
+      this.#note(entry, options);
       this.#bury(it, entry, true);
     });
   }
 
   #revive(key: string, words: string[]): Reply {
     const at = words.findIndex((word) => word.toUpperCase() === "IDS");
-    const options = new Options(at < 0 ? words : words.slice(0, at), "FROM= COUNT= ELEMENT=");
+    const options = new Options(at < 0 ? words : words.slice(0, at));
     const ids = at < 0 ? undefined : words.slice(at + 2);
-    if (ids !== undefined && numberOf(words[at + 1], "IDS", 1) !== ids.length)
-      throw refused("ERR", "IDS is another number");
     if (!this.#keys.has(key)) return [0, null];
     const it = this.#at(key);
     if (it.dead === null) throw refused("NORULE", "dead letters go to no stream");
@@ -355,59 +305,39 @@ export class Commands {
 
   // Commands by id.
 
-  #look(key: string, id: string, options: Options): Reply {
+  #look(key: string, id: string, isFull: boolean): Reply {
     const entry = this.#at(key).get(id);
-    if (entry === undefined || !options.has("FULL")) return entry?.element ?? null;
+    if (entry === undefined || !isFull) return entry?.element ?? null;
     const { element, deadline, ttl, deliveries, token, most, until, group, since, reason } = entry;
     const told = { element, deadline, ttl, deliveries, leased: runs(entry, this.#now) ? 1 : 0, token };
     const own = { "deliveries-limit": most, until: until || null, group: group || null };
     return Object.entries({ ...told, ...own, "held-since": since, reason: reason || null }).flat();
   }
 
-  #touch(key: string, [ttl, ...words]: string[]): Reply {
-    const [it, ms] = [this.#at(key), numberOf(ttl, "ttl")];
-    const isGroup = words.length > 1 && words[0]?.toUpperCase() === "GROUP";
-    const options = new Options(isGroup ? words : words.slice(0, -1), isGroup ? "GROUP= COUNT=" : "AT=");
-    const deadline = this.#deadline(ms, options.number("AT"));
-    if (isGroup) return this.#touchGroup(it, options, ms, deadline);
-    const entry = it.get(needed(words.at(-1)));
-    if (entry === undefined) return 0;
-    it.touch(entry, entry.token !== null && options.has("AT") ? Math.max(ms, 1) : ms, deadline);
-    return 1;
-  }
-
-  #touchGroup(it: Dehydrator, options: Options, ms: number, deadline: number): Reply {
+  #touch(it: Dehydrator, ms: number, [word = "", ...words]: string[]): Reply {
+    if (words.length === 0 || word.toUpperCase() === "AT") {
+      const entry = it.get(words.at(-1) ?? word);
+      const deadline = words.length > 0 ? Number(words[0]) : this.#now + ms;
+      if (entry !== undefined)
+        it.touch(entry, entry.token !== null && words.length > 0 ? Math.max(ms, 1) : ms, deadline);
+      return entry === undefined ? 0 : 1;
+    }
     // About the new deadline is near enough, so that a loop ends.
+    const deadline = this.#now + ms;
     const about = deadline - Math.min(Math.max(Math.floor(ms / 8), 1000), 60_000, Math.floor(ms / 2));
     const near = ms === 0 ? 0 : about;
-    const others = it.of(named(options)).filter((entry) => entry.deadline < near || entry.deadline > deadline);
-    const moved = others.filter((entry) => !runs(entry, this.#now)).slice(0, options.number("COUNT") ?? MANY);
+    const others = it.of(words[0]!).filter((entry) => entry.deadline < near || entry.deadline > deadline);
+    const moved = others.filter((entry) => !runs(entry, this.#now)).slice(0, MANY);
     for (const entry of moved) it.touch(entry, ms, deadline);
     return moved.length;
   }
 
-  #purge(key: string, options: Options): Reply {
-    const removed = this.#at(key)
-      .of(named(options))
-      .slice(0, options.number("COUNT") ?? MANY);
-    for (const { id } of removed) this.#at(key).remove(id);
-    return removed.length;
-  }
-
-  /** Returns all ids at once. A pattern of MATCH is a prefix. */
-  #scan(it: Dehydrator, options: Options): Reply {
-    const prefix = (options.word("MATCH") ?? "*").replace(/\*$/, "").replace(/\\(.)/g, "$1");
-    return ["0", it.entries.map(({ id }) => id).filter((id) => id.startsWith(prefix))];
-  }
-
   // Commands on a key.
 
-  #range(key: string, [start, end, ...rest]: string[]): Reply {
-    const most = new Options(rest, "COUNT= WITHELEMENTS").number("COUNT") ?? Number.POSITIVE_INFINITY;
+  #range(key: string, start: string, options: Options): Reply {
+    const most = options.number("COUNT") ?? Number.POSITIVE_INFINITY;
     // A page ends behind a moment.
-    const low =
-      start === "-" ? 0 : numberOf(needed(start).replace("(", ""), "start") + (start!.startsWith("(") ? 1 : 0);
-    if (end !== "+") throw refused("ERR", "the server in memory lists a key to its end");
+    const low = start === "-" ? 0 : Number(start.slice(1)) + 1;
     const rows: Reply[] = [];
     let last = -1;
     for (const entry of this.#at(key).entries) {
@@ -415,8 +345,7 @@ export class Commands {
       if (deadline < low) continue;
       // Elements with the same deadline are not separated.
       if (rows.length >= most && deadline !== last) return [`(${last}`, rows];
-      const row: Reply[] = [id, deadline, ttl, deliveries, runs(entry, this.#now) ? 1 : 0];
-      rows.push(rest.includes("WITHELEMENTS") ? [...row, element] : row);
+      rows.push([id, deadline, ttl, deliveries, runs(entry, this.#now) ? 1 : 0, element]);
       last = deadline;
     }
     return [null, rows];
@@ -430,12 +359,7 @@ export class Commands {
       found.isPaused = true;
       return "OK";
     }
-    const ms = options.number("FOR");
-    if (ms !== undefined && options.has("AT")) throw refused("ERR", "FOR and AT exclude each other");
-    const until = options.number("AT") ?? (ms === undefined ? Number.POSITIVE_INFINITY : this.#deadline(ms));
-    if (until <= this.#now) throw refused("ERR", "the pause ends before it begins");
-    const group = options.has("GROUP") ? named(options) : "";
-    this.#made(key).pauses.set(group, until);
+    this.#made(key).pauses.set(options.group, this.#now + (options.number("FOR") ?? Number.POSITIVE_INFINITY));
     return "OK";
   }
 
@@ -447,14 +371,14 @@ export class Commands {
       found.isPaused = false;
       return 1;
     }
-    const group = options.has("GROUP") ? named(options) : "";
+    const { group } = options;
     const isPaused = it.isPaused(group, this.#now);
     it.pauses.delete(group);
     return isPaused ? 1 : 0;
   }
 
   #every(key: string, words: string[]): Reply {
-    const name = needed(words[2]);
+    const name = words[2]!;
     const before = this.#at(key).schedules.get(name);
     if (before?.words === words.join("\0")) return 0;
     const schedule = scheduleOf(words, this.#now, before);
@@ -471,31 +395,19 @@ export class Commands {
 
   #onDue(key: string, words: string[]): Reply {
     const isNew = words[0]?.toUpperCase() === "NX";
-    const isThere = this.#at(key).mostDeliveries > 0;
-    const [hold, deliveries, most, where, dest, ...trim] = isNew ? words.slice(1) : words;
-    const names = [hold, deliveries, where].map((word) => word?.toUpperCase()).join(" ");
-    let [count, dead, length] = [0, null as string | null, 0];
-    if (names === "HOLD DELIVERIES DROP" && dest === undefined) {
-      count = numberOf(most, "DELIVERIES", 1);
-    } else if (names === "HOLD DELIVERIES STREAM" && dest !== undefined && dest !== key) {
-      [count, dead] = [numberOf(most, "DELIVERIES", 1), dest];
-      if (trim.length > 0) length = numberOf(trim.at(-1), "MAXLEN", 1);
-    } else if (deliveries !== undefined || hold?.toUpperCase() !== "HOLD") {
-      throw refused("ERR", "the server in memory knows HOLD, and HOLD DELIVERIES n with DROP or STREAM");
-    }
-    if (isNew && isThere) return null;
-    const policy = { mostDeliveries: count, dead, deadLength: length, isApproximate: trim[1] === "~" };
-    Object.assign(this.#made(key), policy);
+    if (isNew && this.#at(key).mostDeliveries > 0) return null;
+    const [, , most, , dead, ...trim] = isNew ? words.slice(1) : words;
+    if (dead === undefined) throw refused("ERR", "the server in memory knows HOLD DELIVERIES n STREAM dest");
+    const deadLength = trim.length > 0 ? Number(trim.at(-1)) : 0;
+    Object.assign(this.#made(key), { mostDeliveries: Number(most), dead, deadLength, isApproximate: trim[1] === "~" });
     return "OK";
   }
 
   #limit(key: string, words: string[]): Reply {
     const isEach = words[0]?.toUpperCase() === "EACH";
-    const own = isEach ? "" : words[0]?.toUpperCase() === "GROUP" ? " GROUP= SHARE=" : " REMEMBER=";
-    const options = new Options(isEach ? words.slice(1) : words, `LENGTH= HELD= RATE= PER=${own}`);
-    const [group, share, remember] = [options.word("GROUP"), options.number("SHARE", 1), options.number("REMEMBER")];
+    const options = new Options(isEach ? words.slice(1) : words);
+    const [group, share, remember] = [options.word("GROUP"), options.number("SHARE"), options.number("REMEMBER")];
     const [length, held, rate] = ["LENGTH", "HELD", "RATE"].map((name) => options.number(name));
-    if (rate && !options.has("PER")) throw refused("ERR", "RATE needs PER");
     const it = this.#made(key);
     const caps: Partial<Caps> = rate === undefined ? {} : { rate, per: rate === 0 ? 0 : options.number("PER")! };
     if (length !== undefined) caps.length = length;
@@ -529,8 +441,7 @@ export class Commands {
     const leased = entries.filter((entry) => entry.token !== null).length;
     const { dead, mostDeliveries } = it;
     const policy = { action: "HOLD", deliveries: mostDeliveries, dest: dead, end: null, maxlen: it.deadLength };
-    const letters = mostDeliveries === 0 ? null : dead === null ? "DROP" : "STREAM";
-    const more = { "dead-letters": letters, approximate: it.isApproximate ? 1 : 0, confirmed: 1 };
+    const more = { "dead-letters": dead && "STREAM", approximate: it.isApproximate ? 1 : 0, confirmed: 1 };
     return Object.entries({
       ...next,
       ...paused,
@@ -554,8 +465,8 @@ function told(scope: string, { length, held, rate, per }: Caps): Record<string, 
   return { ...caps, [limit("rate-limit")]: rate, [limit("rate-per")]: per };
 }
 
-/** Returns the name of a group that is changed or paused. */
-function named({ group }: Options): string {
-  if (group === "") throw refused("ERR", "GROUP needs a name here: elements without a group are no group");
-  return group;
+/** Returns what a POLL without elements replies. */
+function blocks(keys: readonly string[], options: Options, nothing: Reply): Reply | Blocks {
+  const ms = options.number("BLOCK");
+  return ms === undefined ? nothing : new Blocks(keys, ms, nothing);
 }

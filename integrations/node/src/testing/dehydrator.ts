@@ -55,7 +55,7 @@ export class Dehydrator {
   readonly pauses = new Map<string, number>();
   /** How often an element is delivered before it is a dead letter; 0: without limit. */
   mostDeliveries = 0;
-  /** The stream of dead letters; null: they are dropped. */
+  /** The stream of dead letters, if there is a policy. */
   dead: string | null = null;
   /** The maximum length of that stream; 0: without limit. */
   deadLength = 0;

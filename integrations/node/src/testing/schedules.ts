@@ -1,9 +1,7 @@
 // The schedules of a dehydrator in memory. While its clock is set forward, each occurrence of an interval comes at its
 // moment; a cron, whose calendar the server knows, has none.
 
-import { needed, numberOf, Options, type Reply, refused } from "./arguments.js";
-
-const OPTIONS = "ZONE= FROM= UNTIL= TIMES= MISSED= OVERLAP= JITTER= DELIVERIES= WITHIN= GROUP=";
+import { Options, type Reply, refused } from "./arguments.js";
 
 export interface Schedule {
   /** What EVERY said. */
@@ -20,9 +18,8 @@ export interface Schedule {
 
 /** Reads EVERY's words; keeps what goes on of a schedule that there was. */
 export function scheduleOf(words: readonly string[], now: number, before: Schedule | undefined): Schedule {
-  const [plan = "", element = "", name, ...rest] = words;
-  if (needed(name) === "") throw refused("ERR", "the name of a schedule is empty");
-  const options = new Options(rest, OPTIONS);
+  const [plan = "", element = "", , ...rest] = words;
+  const options = new Options(rest);
   const [from, until] = [options.number("FROM"), options.number("UNTIL")];
   const isSameTime =
     before?.plan === plan && ["ZONE", "FROM"].every((one) => before.options.word(one) === options.word(one));
@@ -40,7 +37,8 @@ function first(plan: string, from: number | undefined, now: number): number | nu
     if (plan.trim().split(/\s+/).length === 5) return null;
     throw refused("ERR", `plan '${plan}' is neither a number of milliseconds nor a cron of five fields`);
   }
-  const ms = numberOf(plan, "plan", 1);
+  const ms = Number(plan);
+  if (ms === 0) throw refused("ERR", "plan '0' is not a whole number from 1 on");
   return from === undefined ? now + ms : from + Math.max(0, Math.ceil((now - from) / ms)) * ms;
 }
 
