@@ -77,7 +77,7 @@ test-integrations: build ## Test the packages for Python, Node, Go, Sidekiq, Lar
 test-servers: build build-debug ## Run the tests with real servers, and torture, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; SUITES=server)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
 
-torture: asan ## Run the tests that take minutes: anything at all, histories, kills under load, full disks, mutated payloads, leaks; and asan
+torture: asan ## Run the tests that take minutes: anything at all, crowds, kills under load, full disks, mutated payloads, leaks; and asan
 	cargo test --locked --test torture
 
 simulate: setup ## Simulate servers, clients and accidents in virtual time, for HOURS=0.01, from SEED= (a new one, printed first)
