@@ -40,6 +40,7 @@
 //! | `server/hooks/passes` | whether passes are reported | nothing |
 //! | `server/hooks/event` | the subscriptions | nothing |
 //! | `server/context` | a context outside of commands | nothing |
+//! | `server/context/reply` | a reply of the server: OK | nothing |
 //! | `server/context/user` | a function of the server | nothing |
 //! | `server/process` | the random generator | nothing |
 //! | `server/process/info` | which server this is | nothing |

@@ -79,7 +79,7 @@ impl OwnedStr {
     ///
     /// # Safety
     ///
-    /// `raw` must come from [`OwnedStr::into_raw`], and have no other owner.
+    /// `raw` must be a server string that belongs to the caller alone.
     pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleString>) -> Self {
         Self { raw }
     }
@@ -102,6 +102,18 @@ impl OwnedStr {
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: the string lives until `self` is dropped.
         unsafe { Str::from_raw(self.raw) }
+    }
+}
+
+impl From<&[u8]> for OwnedStr {
+    fn from(bytes: &[u8]) -> Self {
+        Self::new(bytes)
+    }
+}
+
+impl AsRef<[u8]> for OwnedStr {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

@@ -65,7 +65,8 @@ pub fn serve(context: &Context, may_serve: bool, now_us: u64) {
                 if left > 0
                     && let Some(name) = blocked::with(Queues::next_ready)
                 {
-                    left -= serve_queue(context, &name, left);
+                    let key = Served(&name);
+                    left -= serve_queue(context, key.0, left);
                 }
             }
         } else {
@@ -74,6 +75,15 @@ pub fn serve(context: &Context, may_serve: bool, now_us: u64) {
     }
     if waits {
         come_due();
+    }
+}
+
+/// A ready key while it is served, also if that panics.
+struct Served<'a>(&'a Rc<Name>);
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        blocked::with(|queues| queues.served(self.0));
     }
 }
 
@@ -87,7 +97,7 @@ fn send_away(context: &Context, now_us: u64) {
             Some(reason) => Outcome::SentAway(reason),
             None => {
                 let held = TakenElements::of_held(context, &sleeper, clock::now());
-                let held = held.filter(|_| may_still_ask(context, &sleeper));
+                let held = held.filter(|_| may_still_ask(&sleeper));
                 let timed_out = Outcome::TimedOut { is_named: sleeper.take().is_named };
                 held.map_or(timed_out, Outcome::Given)
             }
@@ -120,7 +130,7 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
             blocked::with(|queues| queues.postpone(name, now, Some(now + RETRY_US / 1000)));
             break;
         }
-        if !may_still_ask(context, &sleeper) {
+        if !may_still_ask(&sleeper) {
             finish(context, &sleeper, Outcome::SentAway(checks::no_right()));
             served += 1;
             continue;
@@ -147,8 +157,8 @@ fn serve_queue(context: &Context, name: &Rc<Name>, most: usize) -> usize {
 
 /// Returns whether a client may still run the command in which it is blocked, on all of its keys: its rights may have
 /// been withdrawn since. BLPOP checks this too.
-fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
-    context.may_still_run(sleeper.connection, &sleeper.words)
+fn may_still_ask(sleeper: &Sleeper) -> bool {
+    Context::may_still_run(sleeper.user.as_ref(), &sleeper.words)
 }
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.

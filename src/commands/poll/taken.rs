@@ -16,13 +16,16 @@ use lawn::{Element, Lawn, Next, Row, Token};
 use super::give::{Recipient, Request, held};
 use super::reply::Reply;
 
+/// Its bytes become the server's strings only if it is given back.
+type Copied = ElementCopy<Box<[u8]>>;
+
 /// The elements taken for a client, or already held by it.
 pub(super) struct TakenElements {
     sleeper: Rc<Sleeper>,
     db: i32,
     /// The place of the key in the client's request.
     at: usize,
-    elements: Vec<ElementCopy>,
+    elements: Vec<Copied>,
     /// When the key was to expire. If its last element was taken, the key is deleted.
     expiry: Option<u64>,
     /// Set if the elements are given back if the client has disconnected.
@@ -32,7 +35,7 @@ pub(super) struct TakenElements {
 }
 
 /// The elements that a client takes from a lawn, as they were before.
-struct Collector(Vec<ElementCopy>);
+struct Collector(Vec<Copied>);
 
 impl Recipient for Collector {
     const COPIES: bool = true;
@@ -91,7 +94,7 @@ impl TakenElements {
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 
-    fn new(sleeper: &Rc<Sleeper>, at: usize, elements: Vec<ElementCopy>) -> Option<Self> {
+    fn new(sleeper: &Rc<Sleeper>, at: usize, elements: Vec<Copied>) -> Option<Self> {
         let (sleeper, db) = (Rc::clone(sleeper), sleeper.names[at].db);
         let it =
             Self { sleeper, db, at, elements, expiry: None, is_returnable: false, whole: None };
@@ -113,7 +116,7 @@ impl TakenElements {
     }
 
     /// Returns the number of deliveries, including the one to this client.
-    fn deliveries_as_given(&self, copy: &ElementCopy) -> u16 {
+    fn deliveries_as_given(&self, copy: &Copied) -> u16 {
         copy.deliveries.saturating_add(self.begins_leases().into())
     }
 
@@ -181,7 +184,7 @@ impl TakenElements {
         let Some((lawn, token)) = dehydrator.lawn().zip(self.sleeper.take().token) else { return };
         let mut any = false;
         for copy in &self.elements {
-            let (id, deliveries) = (copy.id.bytes(), self.deliveries_as_given(copy));
+            let (id, deliveries) = (&copy.id, self.deliveries_as_given(copy));
             // A client with the token may have changed or released the element meanwhile, or another may hold it.
             let is_held = lawn.holds(id, token)
                 && lawn.look(id).is_some_and(|element| element.deliveries == deliveries);
@@ -191,9 +194,7 @@ impl TakenElements {
             lawn.set_deliveries(id, copy.deliveries, copy.token);
             lawn.set_held_since(id, copy.since.unwrap_or_default());
             if let Some(element) = lawn.look(id) {
-                let payload = OwnedStr::new(element.payload);
-                let reason = lawn.reason(id).map(OwnedStr::new);
-                replicate_given_back(context, key, copy, (payload.as_str(), reason.as_ref()));
+                replicate_given_back(context, key, copy, (element.payload, lawn.reason(id)));
                 any = true;
             }
         }
@@ -210,12 +211,12 @@ impl TakenElements {
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                let group = copy.group.as_ref().map(OwnedStr::bytes);
+                let group = copy.group.as_deref();
                 if lawn.start_in_group(copy.ttl, &copy.element(), group).is_ok() {
-                    lawn.set_deliveries(copy.id.bytes(), copy.deliveries, copy.token);
-                    lawn.set_held_since(copy.id.bytes(), copy.since.unwrap_or_default());
+                    lawn.set_deliveries(&copy.id, copy.deliveries, copy.token);
+                    lawn.set_held_since(&copy.id, copy.since.unwrap_or_default());
                     if let Some(reason) = &copy.reason {
-                        lawn.set_reason(copy.id.bytes(), reason.bytes());
+                        lawn.set_reason(&copy.id, reason);
                     }
                     given_back.push(copy);
                 }
@@ -229,8 +230,8 @@ impl TakenElements {
         }
         if put.is_ok() {
             for copy in given_back {
-                dehydrator.forget(copy.id.bytes());
-                let parts = (copy.payload.as_str(), copy.reason.as_ref());
+                dehydrator.forget(&copy.id);
+                let parts = (&copy.payload[..], copy.reason.as_deref());
                 replicate_given_back(context, key, copy, parts);
             }
             dehydrator.finish(c"dehydrator.push");
@@ -243,14 +244,17 @@ impl TakenElements {
 fn replicate_given_back(
     context: &Context,
     key: Str<'_>,
-    copy: &ElementCopy,
-    (payload, reason): (Str<'_>, Option<&OwnedStr>),
+    copy: &Copied,
+    (payload, reason): (&[u8], Option<&[u8]>),
 ) {
     let ElementCopy { ttl, deadline, deliveries, bounds, token, since, .. } = *copy;
-    let (id, group) = (copy.id.as_str(), copy.group.as_ref().map(OwnedStr::as_str));
-    let pushed = Pushed { key, ttl, element: payload, id, deadline, bounds, group };
+    let (id, element) = (OwnedStr::new(&copy.id), OwnedStr::new(payload));
+    let (id, element) = (id.as_str(), element.as_str());
+    let group = copy.group.as_deref().map(OwnedStr::new);
+    let group = group.as_ref().map(OwnedStr::as_str);
+    let pushed = Pushed { key, ttl, element, id, deadline, bounds, group };
     replicate::given_back(context, &pushed, deliveries, (token, since));
     if let Some(reason) = reason {
-        Effect::reason(key, reason.bytes(), copy.id.bytes()).replicate(context);
+        Effect::reason(key, reason, &copy.id).replicate(context);
     }
 }

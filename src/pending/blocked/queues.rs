@@ -99,8 +99,9 @@ pub struct Sleeper {
     pub names: Vec<Rc<Name>>,
     /// The command without its options. The keys come last.
     pub words: Vec<OwnedStr>,
-    /// The connection, which identifies the user.
     pub connection: ClientId,
+    /// The name of the client's user, if it has one.
+    pub user: Option<OwnedStr>,
     take: Take<'static>,
     /// The token that the client has chosen, as it sent it.
     word: Option<Box<[u8]>>,
@@ -135,7 +136,7 @@ struct Queue {
     /// When the key is ready, in milliseconds since the epoch: when its next element comes due, as far as is known, unless
     /// that was postponed.
     ready_at: Option<u64>,
-    /// Set if the key is in [`Queues::ready`]. Otherwise it is in [`Queues::times`], if it has a time.
+    /// Set if the key is in [`Queues::ready`], or is being served. Otherwise it is in [`Queues::times`], if it has a time.
     is_ready: bool,
 }
 
@@ -207,7 +208,7 @@ impl Queues {
     /// Adds a client at the end of the queues of its keys.
     pub(super) fn join(
         &mut self,
-        client: BlockedClient,
+        mut client: BlockedClient,
         names: impl Iterator<Item = Name>,
         words: Vec<OwnedStr>,
         until_us: Option<u64>,
@@ -219,6 +220,7 @@ impl Queues {
             names: names.map(|name| self.shared(name)).collect(),
             words,
             connection: client.id,
+            user: client.user.take(),
             take: take.without_word(),
             word: take.word.map(Box::from),
             client: RefCell::new(Some(client)),
@@ -407,16 +409,19 @@ impl Queues {
         }
     }
 
-    /// Removes the key that has been ready longest from the ready ones. If nothing changes, it is ready again at the next
-    /// [`Queues::come_due`].
+    /// Removes the key that has been ready longest from the ready ones. [`Queues::served`] must follow.
     pub fn next_ready(&mut self) -> Option<Rc<Name>> {
-        let name = self.ready.pop_front()?;
-        if let Some(queue) = self.by_name.get_mut(&name)
+        self.ready.pop_front()
+    }
+
+    /// Records that a key that was ready has been served. If something is due, it is ready again at the next
+    /// [`Queues::come_due`].
+    pub fn served(&mut self, name: &Rc<Name>) {
+        if let Some(queue) = self.by_name.get_mut(name)
             && mem::take(&mut queue.is_ready)
         {
-            self.times.extend(queue.ready_at.map(|at| (at, Rc::clone(&name))));
+            self.times.extend(queue.ready_at.map(|at| (at, Rc::clone(name))));
         }
-        Some(name)
     }
 
     /// Returns the next client to serve in the queue of a key, and the places in its request of the keys from which to serve

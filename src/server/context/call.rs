@@ -1,11 +1,11 @@
 //! Calls of server commands, and their replies.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
-use redis_module::raw::{self, RedisModuleCallReply};
+use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx};
 
 use super::Context;
 use crate::server::{OwnedStr, Str, hold};
@@ -85,6 +85,13 @@ impl<'a> ReplyValue<'a> {
     fn is(self, kind: isize) -> bool {
         // SAFETY: the reply is live.
         unsafe { api!(RedisModule_CallReplyType(self.raw.as_ptr())) as isize == kind }
+    }
+
+    /// Replies the value to the client of a live context. Returns `false` if the client cannot get it.
+    pub(super) fn reply_to(self, context: *mut RedisModuleCtx) -> bool {
+        // SAFETY: the reply is live, and the caller vouches for the context.
+        let status = unsafe { api!(RedisModule_ReplyWithCallReply(context, self.raw.as_ptr())) };
+        status == raw::REDISMODULE_OK as c_int
     }
 
     pub fn is_error(self) -> bool {

@@ -67,6 +67,7 @@ impl Context {
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
         let raw = NonNull::new(raw).expect("the server aborts rather than run out of memory");
         let context = Self { raw, replied: Cell::new(false), is_command: false };
+        context.keep_ok();
         DETACHED.with(|it| _ = it.set(context));
     }
 

@@ -18,20 +18,11 @@ pub struct ClientId(pub u64);
 struct User(NonNull<RedisModuleUser>);
 
 impl User {
-    /// Looks up a user by a name that the server returned, and frees the name. Returns `None` if there is no name, or if the
-    /// user is not in the server's list because another module created it.
-    ///
-    /// # Safety
-    ///
-    /// `name` must be null, or a string that belongs to the caller.
-    unsafe fn find(context: &Context, name: *mut RedisModuleString) -> Option<Self> {
-        let name = NonNull::new(name)?;
-        // SAFETY: the name is live, and freed once.
-        unsafe {
-            let user = api!(RedisModule_GetModuleUserFromUserName(name.as_ptr()));
-            api!(RedisModule_FreeString(context.as_ptr(), name.as_ptr()));
-            NonNull::new(user).map(Self)
-        }
+    /// Looks up a user by name. Returns `None` if the user is not in the server's list because another module created it.
+    fn find(name: &OwnedStr) -> Option<Self> {
+        // SAFETY: the name is live.
+        let user = unsafe { api!(RedisModule_GetModuleUserFromUserName(name.as_str().as_ptr())) };
+        NonNull::new(user).map(Self)
     }
 }
 
@@ -78,8 +69,7 @@ impl Context {
         // SAFETY: the context is live, its client has a user, the channel is live. The rights of a user who is not in the
         // server's list cannot be checked.
         unsafe {
-            let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
-            let Some(user) = User::find(self, name) else { return false };
+            let Some(user) = self.user() else { return false };
             let user = user.0.as_ptr();
             let may = api!(RedisModule_ACLCheckChannelPermissions(user, channel.as_ptr(), publish))
                 == raw::REDISMODULE_OK as c_int;
@@ -104,8 +94,7 @@ impl Context {
         let ok = raw::REDISMODULE_OK as c_int;
         // SAFETY: the context is live, its client has a user, the words are live. The server keeps none of them.
         unsafe {
-            let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
-            let Some(user) = User::find(self, name) else { return false };
+            let Some(user) = self.user() else { return false };
             let user = user.0.as_ptr();
             let mut in_db = || {
                 let (argv, count) = (argv.as_mut_ptr(), argv.len() as c_int);
@@ -117,18 +106,39 @@ impl Context {
         }
     }
 
-    /// Returns whether the user of a blocked client may still run the client's command, whose arguments are `words`, starting
-    /// with its name. A client without a user was created by another module, and may do anything.
-    pub fn may_still_run(&self, client: ClientId, words: &[OwnedStr]) -> bool {
-        let (argv, count) = (OwnedStr::as_ptrs(words), words.len() as c_int);
-        // SAFETY: the context and the words are live, the name belongs to us. The server changes and keeps none of them.
+    /// Returns the name of a client's user. `None`: another module created the client.
+    pub fn user_of(&self, client: ClientId) -> Option<OwnedStr> {
+        // SAFETY: the context is live, and the name, if there is one, is ours.
         unsafe {
             let name = api!(RedisModule_GetClientUserNameById(self.as_ptr(), client.0));
-            let Some(user) = User::find(self, name) else { return true };
-            let argv = argv.cast_mut();
-            api!(RedisModule_ACLCheckCommandPermissions(user.0.as_ptr(), argv, count))
-                == raw::REDISMODULE_OK as c_int
+            NonNull::new(name).map(|name| OwnedStr::from_raw(name))
         }
+    }
+
+    /// Returns whether a user may still run a command whose arguments are `words`, starting with its name. Whoever is not in the
+    /// server's list, because another module created it, may do anything.
+    pub fn may_still_run(user: Option<&OwnedStr>, words: &[OwnedStr]) -> bool {
+        let (argv, count) = (OwnedStr::as_ptrs(words), words.len() as c_int);
+        let Some(user) = user.and_then(User::find) else { return true };
+        // SAFETY: user and words are live. The server changes and keeps none of them.
+        let status = unsafe {
+            api!(RedisModule_ACLCheckCommandPermissions(user.0.as_ptr(), argv.cast_mut(), count))
+        };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Returns the user who runs this command.
+    ///
+    /// # Safety
+    ///
+    /// There must be one: see [`Context::has_user`].
+    unsafe fn user(&self) -> Option<User> {
+        // SAFETY: the context is live, its client has a user, and the name is ours.
+        let name = unsafe {
+            let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
+            OwnedStr::from_raw(NonNull::new(name)?)
+        };
+        User::find(&name)
     }
 
     /// Returns whether a user runs this command. Another module may call it without a user, and may do anything then. Redis

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
 pub use crate::server::context::ClientId;
-use crate::server::{CommandContext, Context, guard::guard};
+use crate::server::{CommandContext, Context, OwnedStr, guard::guard};
 
 /// The reply to an unblocked client, and the callbacks for clients that stop waiting by themselves.
 pub trait UnblockReply: Sized + 'static {
@@ -39,6 +39,8 @@ pub struct BlockedClient {
     pub handle: ClientHandle,
     /// The client's connection.
     pub id: ClientId,
+    /// The name of its user, see [`Context::user_of`]. A blocked client cannot become another user.
+    pub user: Option<OwnedStr>,
     /// The [`UnblockReply`] whose functions the server calls.
     reply_type: TypeId,
 }
@@ -61,7 +63,8 @@ impl BlockedClient {
             api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(on_disconnect::<T>)));
             (client, ClientId(id))
         };
-        Some(Self { handle: ClientHandle(client), id, reply_type: TypeId::of::<T>() })
+        let (handle, user) = (ClientHandle(client), context.user_of(id));
+        Some(Self { handle, id, user, reply_type: TypeId::of::<T>() })
     }
 
     /// Unblocks the client: the server calls `reply.reply` soon, then `reply.done`.
@@ -86,7 +89,8 @@ impl BlockedClient {
     #[cfg(test)]
     pub fn fake(number: usize) -> Self {
         let raw = NonNull::new(ptr::without_provenance_mut(number + 1)).expect("not null");
-        Self { handle: ClientHandle(raw), id: ClientId(0), reply_type: TypeId::of::<()>() }
+        let (handle, reply_type) = (ClientHandle(raw), TypeId::of::<()>());
+        Self { handle, id: ClientId(0), user: None, reply_type }
     }
 }
 

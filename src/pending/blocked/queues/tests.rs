@@ -43,7 +43,8 @@ fn next(queues: &mut Queues) -> String {
 
 /// Drains the ready keys.
 fn ready(queues: &mut Queues) -> String {
-    std::iter::from_fn(|| queues.next_ready().map(|name| text(&name))).collect()
+    let next = |queues: &mut Queues| queues.next_ready().inspect(|name| queues.served(name));
+    std::iter::from_fn(|| next(queues).map(|name| text(&name))).collect()
 }
 
 fn note(queues: &mut Queues, key: &str, next: Option<u64>) -> Option<u64> {
@@ -98,6 +99,12 @@ fn keys_become_ready_when_due_each_once_and_in_turn() {
     // A ready key has its visit anyway.
     assert_eq!(note(queues, "b", Some(6)), Some(6));
     assert_eq!((ready(queues), ready(queues)), ("ba".to_owned(), String::new()));
+    queues.come_due(7);
+    let b = queues.next_ready().expect("b");
+    note(queues, "b", Some(3));
+    queues.come_due(7);
+    assert_eq!(ready(queues), "a", "the other is being served");
+    queues.served(&b);
     queues.come_due(7);
     assert_eq!(ready(queues), "ba", "something is still due in both");
     note(queues, "b", None);
