@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_list_agrees_with_a_set_and_stays_dense_in_whatever_order_items_come_and_go() {
-        let orders: [(fn(u64) -> u64, usize); 5] = [
+        type Order = fn(u64) -> u64;
+        let orders: [(Order, usize); 5] = [
             (|it| it, MOST),
             (|it| 2 * COUNT - it, MOST / 4),
             (|it| it * 7919 % COUNT, MOST / 4),

@@ -266,7 +266,7 @@ fn schedules_are_told_with_their_upcoming_occurrences() {
     }
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [200, 200, 50]);
     let names: Vec<_> = pages.concat().iter().map(|row| row["name_b64"].clone()).collect();
-    assert_eq!(names, (0..450).map(|number| b64(&number.to_string())).collect::<Vec<_>>());
+    assert_eq!(names, (0..450).map(|number| b64(number.to_string())).collect::<Vec<_>>());
 }
 
 #[test]
