@@ -26,6 +26,24 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns an element without a lease, a group, an end and options.
+    pub fn new(id: Bytes, element: Bytes, (deadline, sequence): Place) -> Self {
+        Self {
+            id,
+            element,
+            deadline,
+            sequence,
+            ttl: 0,
+            deliveries: 0,
+            token: None,
+            was_due: 0,
+            most: 0,
+            until: None,
+            group: Bytes::new(),
+            reason: Bytes::new(),
+        }
+    }
+
     pub fn place(&self) -> Place {
         (self.deadline, self.sequence)
     }

@@ -412,18 +412,11 @@ impl Model {
         options: &Options,
     ) -> Entry {
         Entry {
-            id: id.clone(),
-            element: element.clone(),
-            deadline,
-            sequence: self.number(),
             ttl,
-            deliveries: 0,
-            token: None,
-            was_due: 0,
             most: options.most.unwrap_or(0),
             until: options.within.map(|within| i128::from(deadline) + i128::from(within)),
             group: options.group.clone().unwrap_or_default(),
-            reason: Bytes::new(),
+            ..Entry::new(id.clone(), element.clone(), (deadline, self.number()))
         }
     }
 

@@ -157,7 +157,8 @@ impl Model {
     /// Follows that all has been heard: what has arrived has left.
     pub fn heard_all(&mut self) -> Result {
         self.happen(u64::MAX)?;
-        for sent in std::mem::take(&mut self.arrived) {
+        let arrived = std::mem::take(&mut self.arrived);
+        for sent in arrived.into_iter().filter(|_| !self.is_unjudged) {
             let Some(at) = self.rejected.iter().position(|it| sent.is(it)) else {
                 return Err(Promise::Unknown.broken(format!("{sent:?} was in no dehydrator")));
             };

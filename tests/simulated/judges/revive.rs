@@ -1,7 +1,7 @@
 //! Follows REVIVE: dead letters that come back from a stream, which was read in the same moment.
 
 use super::Bytes;
-use super::dehydrator::{Dehydrator, Entry, Policy};
+use super::dehydrator::{Entry, Policy};
 use super::follow::{Call, Result, int};
 use super::model::{Kept, Model};
 use crate::machine::Reply;
@@ -105,7 +105,11 @@ impl Model {
             }
             if !is_used && !is_group_full {
                 let sequence = self.number();
-                revive_one(&mut it, letter, element, (call.now, sequence));
+                it.remembered.remove(&letter.id);
+                it.insert(Entry {
+                    group: letter.group.clone(),
+                    ..Entry::new(letter.id.clone(), element.clone(), (call.now, sequence))
+                });
                 count += 1;
             }
             last = Some(letter.entry.clone());
@@ -116,22 +120,4 @@ impl Model {
         self.dbs[call.db].insert(call.key.clone(), Kept::Dehydrator(it));
         call.is(&Reply::Array(vec![int(count), last]), reply)
     }
-}
-
-fn revive_one(it: &mut Dehydrator, letter: &Letter, element: &Bytes, (now, sequence): (u64, u64)) {
-    it.remembered.remove(&letter.id);
-    it.insert(Entry {
-        id: letter.id.clone(),
-        element: element.clone(),
-        deadline: now,
-        sequence,
-        ttl: 0,
-        deliveries: 0,
-        token: None,
-        was_due: 0,
-        most: 0,
-        until: None,
-        group: letter.group.clone(),
-        reason: Bytes::new(),
-    });
 }

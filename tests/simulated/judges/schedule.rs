@@ -409,19 +409,11 @@ impl Model {
                 it.remove(&id);
                 it.remembered.remove(&id);
                 it.insert(Entry {
-                    id,
-                    element: said.element.clone(),
-                    deadline: *deadline,
-                    sequence,
-                    ttl: 0,
-                    deliveries: 0,
-                    token: None,
-                    was_due: 0,
                     most: said.most,
                     until: (said.within > 0)
                         .then(|| i128::from(*deadline) + i128::from(said.within)),
                     group: said.group.clone(),
-                    reason: Bytes::new(),
+                    ..Entry::new(id, said.element.clone(), (*deadline, sequence))
                 });
                 it.touched = it.touched.max(now);
                 (after.last, after.late, after.next) = (*moment, *late, *next);

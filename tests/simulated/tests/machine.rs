@@ -12,48 +12,7 @@ fn library() -> PathBuf {
     })
 }
 
-fn ok() -> Reply {
-    Reply::Simple(b"OK".to_vec())
-}
-
-fn bulk(text: &str) -> Reply {
-    Reply::Bulk(text.as_bytes().to_vec())
-}
-
 const KINDS: [Kind; 4] = [Kind::Redis70, Kind::Redis8, Kind::Valkey8, Kind::Valkey9];
-
-#[test]
-fn elements_come_due_in_virtual_time() {
-    for kind in KINDS {
-        let mut machine = Machine::new(&library(), kind, 7);
-        let s = machine.start(&[]);
-        assert_eq!(machine.ask(s, "DEHYDRATOR.PUSH k 1000 a 1"), ok());
-        assert_eq!(machine.ask(s, "DEHYDRATOR.POLL k"), Reply::Array(vec![]));
-        machine.advance(1_000_000);
-        assert_eq!(machine.ask(s, "DEHYDRATOR.TTN k"), Reply::Int(0));
-        assert_eq!(machine.ask(s, "DEHYDRATOR.POLL k"), Reply::Array(vec![bulk("a")]));
-        assert_eq!(machine.ask(s, "DEHYDRATOR.PULL k 1"), Reply::Null);
-        assert_eq!(machine.ask(s, "EXISTS k"), Reply::Int(0));
-    }
-}
-
-#[test]
-fn a_blocked_client_is_served_when_its_element_is_due() {
-    for kind in KINDS {
-        let mut machine = Machine::new(&library(), kind, 7);
-        let s = machine.start(&[]);
-        let c = machine.connect(s);
-        machine.send(c, &[b"DEHYDRATOR.POLL", b"k", b"BLOCK", b"0"]);
-        machine.settle();
-        assert!(machine.is_blocked(c));
-        machine.ask(s, "DEHYDRATOR.PUSH k 50 a 1");
-        machine.advance(49_000);
-        assert_eq!(machine.replies(c), []);
-        machine.advance(10_000);
-        assert_eq!(machine.replies(c), [Reply::Array(vec![bulk("a")])], "{kind:?}");
-        assert!(!machine.is_blocked(c));
-    }
-}
 
 #[test]
 fn a_block_ends_in_time_although_the_wall_clock_steps_back() {
@@ -252,25 +211,6 @@ fn what_a_client_was_given_that_is_killed_before_its_reply_is_given_back() {
             _ => assert_eq!((replies.len(), left), (0, Reply::Int(1))),
         }
     }
-}
-
-#[test]
-fn memory_returns_to_where_it_began() {
-    let mut machine = Machine::new(&library(), Kind::Valkey8, 7);
-    let s = machine.start(&[]);
-    let fill = |machine: &mut Machine| {
-        for id in 0..500 {
-            machine.ask(s, &format!("DEHYDRATOR.PUSH k 600000 element {id} GROUP g{}", id % 7));
-        }
-        let most = machine.memory(s);
-        machine.ask(s, "UNLINK k");
-        machine.advance(2_000_000);
-        machine.free_lazily(s);
-        (most, machine.memory(s))
-    };
-    let (most, after) = fill(&mut machine);
-    assert!(most > after + 20_000, "{most} {after}");
-    assert_eq!(fill(&mut machine).1, after);
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl World {
         number: usize,
         (key, db): (&Bytes, usize),
         (groups, each): (usize, usize),
-        (ttl, within): (u64, Option<u64>),
+        ttl: u64,
     ) -> Result {
         let busy = self.begun.as_ref().map(|it| it.client);
         let mut clients = self.clients.iter().enumerate();
@@ -177,7 +177,6 @@ impl World {
                     .collect();
                 let options = super::op::Options {
                     group: (groups > 0).then(|| format!("g{group}").into_bytes()),
-                    within,
                     ..Default::default()
                 };
                 let elements: Vec<_> = ids.into_iter().map(|id| (ttl, id)).collect();

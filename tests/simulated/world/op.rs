@@ -51,7 +51,7 @@ pub struct Options {
     pub group: Option<Bytes>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Poll {
     pub keys: Vec<Bytes>,
     pub is_many: bool,
@@ -60,6 +60,14 @@ pub struct Poll {
     pub lease: Option<u64>,
     pub token: Option<Bytes>,
     pub with_ids: bool,
+}
+
+impl Poll {
+    /// Returns a request for so many elements of a key, leased for so many milliseconds.
+    pub fn of(key: &Bytes, count: u64, lease: u64) -> Self {
+        let (keys, count, lease) = (vec![key.clone()], Some(count), Some(lease));
+        Self { keys, count, lease, ..Self::default() }
+    }
 }
 
 /// Numbers of LIMIT.

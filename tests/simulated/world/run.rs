@@ -231,9 +231,9 @@ impl World {
         match step {
             Step::Batch(commands) => self.batch(commands)?,
             Step::Begin(command) => self.begin(command)?,
-            Step::Bulk { number, key, db, groups, each, ttl, within } => {
+            Step::Bulk { number, key, db, groups, each, ttl } => {
                 let before = self.machine.spent_ns(self.primary);
-                self.bulk(*number, (key, *db), (*groups, *each), (*ttl, *within))?;
+                self.bulk(*number, (key, *db), (*groups, *each), *ttl)?;
                 if *each >= MANY {
                     let spent_ns = self.machine.spent_ns(self.primary) - before;
                     self.push_ns = spent_ns / *each as u64;
@@ -241,28 +241,6 @@ impl World {
             }
             Step::Schedules { number, key, db, count, every } => {
                 self.many_schedules(*number, (key, *db), *count, every)?;
-            }
-            Step::LeaseMany { number, key, db, count, lease } => {
-                let poll = Poll {
-                    keys: vec![key.clone()],
-                    is_many: false,
-                    count: Some(*count),
-                    block: None,
-                    lease: Some(*lease),
-                    token: None,
-                    with_ids: false,
-                };
-                let client = *db;
-                let op = Op::Poll(poll);
-                self.asked = *count;
-                self.batch(&[Command {
-                    number: *number,
-                    client,
-                    key: key.clone(),
-                    op,
-                    in_multi: false,
-                }])?;
-                self.asked = 0;
             }
             Step::Advance(ms) => self.advance(*ms)?,
             Step::StepWall(ms) => self.step_wall(*ms)?,

@@ -11,7 +11,7 @@ pub enum Missed {
 }
 
 /// EVERY, with its options.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Every {
     pub name: Bytes,
     pub plan: Bytes,

@@ -126,7 +126,6 @@ pub enum Step {
         groups: usize,
         each: usize,
         ttl: u64,
-        within: Option<u64>,
     },
     /// Sets so many schedules of a key, whose names have a number.
     Schedules {
@@ -135,14 +134,6 @@ pub enum Step {
         db: usize,
         count: usize,
         every: Box<Every>,
-    },
-    /// Leases so many elements of a key.
-    LeaseMany {
-        number: usize,
-        key: Bytes,
-        db: usize,
-        count: u64,
-        lease: u64,
     },
     Advance(u64),
     StepWall(i64),

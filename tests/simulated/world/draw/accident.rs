@@ -69,12 +69,6 @@ impl Drawer<'_> {
             to = b"elsewhere".to_vec();
         }
         let ms = self.random.pick(&[100, 600, 1000]);
-        let batch = |it: &mut Self, op, key: &Bytes| {
-            // All in one database.
-            let mut command = it.command_of(op, key);
-            command.client = 0;
-            Step::Batch(vec![command])
-        };
         let options = Options { within: self.random.one_in(3).then_some(10), ..self.options() };
         let elements = vec![(ms, self.id())];
         let push = Op::Push { elements, is_many: false, how: How::Replace, options, size: 0 };
@@ -85,12 +79,12 @@ impl Drawer<'_> {
             _ => Op::Rename { to: to.clone(), nx: false },
         };
         let policy = if self.random.one_in(4) { self.policy() } else { self.route() };
-        steps.push(batch(self, Op::OnDue(policy), &key));
-        steps.push(batch(self, push, &key));
+        steps.push(self.step_of(Op::OnDue(policy), &key));
+        steps.push(self.step_of(push, &key));
         if self.random.one_in(4) {
-            steps.push(batch(self, Op::Pause { ms: Some(ms), group: None }, &key));
+            steps.push(self.step_of(Op::Pause { ms: Some(ms), group: None }, &key));
         }
-        steps.push(batch(self, moved, &key));
+        steps.push(self.step_of(moved, &key));
         steps.push(Step::Advance(2500));
         steps.push(Step::Compare);
     }
@@ -98,12 +92,6 @@ impl Drawer<'_> {
     /// Draws a lease that has ended, others that run up to a limit, and somebody who renews all of them.
     pub(super) fn lapse(&mut self, steps: &mut Vec<Step>) {
         let key = self.key();
-        let batch = |it: &mut Self, op| {
-            // All in one database.
-            let mut command = it.command_of(op, &key);
-            command.client = 0;
-            Step::Batch(vec![command])
-        };
         let most = 1 + self.random.below(2);
         let numbers = Numbers { held: Some(most), ..Numbers::default() };
         let group = self.group();
@@ -114,46 +102,31 @@ impl Drawer<'_> {
         let elements = (0..4).map(|_| (0, self.id())).collect();
         let options = Options { group, ..Options::default() };
         let push = Op::Push { elements, is_many: true, how: How::Replace, options, size: 0 };
-        let lease = |lease, count| Poll {
-            keys: vec![key.clone()],
-            is_many: false,
-            count: Some(count),
-            block: None,
-            lease: Some(lease),
-            token: None,
-            with_ids: false,
-        };
         let held = (0..3).map(Held::Nth).collect();
-        let (short, long) = (Op::Poll(lease(5, 1)), Op::Poll(lease(5000, most)));
+        let [short, long] = [(1, 5), (most, 5000)].map(|it| Op::Poll(Poll::of(&key, it.0, it.1)));
         for op in [limit, push, short] {
-            steps.push(batch(self, op));
+            steps.push(self.step_of(op, &key));
         }
         steps.push(Step::Advance(20));
         for op in [long, Op::Renew(500, held), Op::Info] {
-            steps.push(batch(self, op));
+            steps.push(self.step_of(op, &key));
         }
     }
 
     /// Draws a PURGE or a TOUCH of a group, and what happens to the key and to the group meanwhile and afterwards.
-    pub(super) fn sweep(&mut self, steps: &mut Vec<Step>, key: &Bytes, db: usize) {
-        let bulk = |it: &mut Self, each| {
-            it.number += 1;
-            let (number, key) = (it.number, key.clone());
-            Step::Bulk { number, key, db, groups: 1, each, ttl: 0, within: None }
-        };
+    pub(super) fn sweep(&mut self, steps: &mut Vec<Step>, at: (&Bytes, usize)) {
+        let key = at.0;
         let each = self.random.pick(&[300, 3000, 3000, 20_000]);
-        steps.push(bulk(self, each));
+        steps.push(self.bulk(at, 1, each, 0));
         let op = if self.random.one_in(3) {
             Op::TouchGroup(b"g0".to_vec(), self.ttl(), self.of_group())
         } else {
             Op::Purge(b"g0".to_vec(), self.of_group())
         };
-        let mut sweep = self.command_of(op, key);
-        sweep.client = sweep.client / 2 * 2 + db;
-        steps.push(Step::Begin(sweep));
+        steps.push(Step::Begin(self.command_in(op, at)));
         for _ in 0..=self.random.below(2) {
             let step = match self.random.below(8) {
-                0..4 => bulk(self, 20),
+                0..4 => self.bulk(at, 1, 20, 0),
                 4 | 5 if self.profile.has_slots => Step::MoveSlot(key.clone()),
                 4 | 5 => Step::Batch(vec![self.command_of(Op::SwapDb, key)]),
                 6 => {

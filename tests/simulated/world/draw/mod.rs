@@ -124,4 +124,20 @@ impl<'a> Drawer<'a> {
         (command.key, command.in_multi) = (key.clone(), false);
         command
     }
+
+    /// Draws a command of a client of this database.
+    pub(super) fn command_in(&mut self, op: Op, (key, db): (&Bytes, usize)) -> Command {
+        let mut command = self.command_of(op, key);
+        command.client = command.client / 2 * 2 + db;
+        command
+    }
+
+    /// Draws a command of a client of this database, alone.
+    pub(super) fn step_in(&mut self, op: Op, at: (&Bytes, usize)) -> Step {
+        Step::Batch(vec![self.command_in(op, at)])
+    }
+
+    pub(super) fn step_of(&mut self, op: Op, key: &Bytes) -> Step {
+        self.step_in(op, (key, 0))
+    }
 }

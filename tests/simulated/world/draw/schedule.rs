@@ -109,15 +109,8 @@ impl Drawer<'_> {
             plan: format!("{minute} {hour} {day}").into_bytes(),
             zone: Some(zone.as_bytes().to_vec()),
             from: Some(At::On(from)),
-            until: None,
-            times: None,
-            missed: None,
-            skips: None,
-            jitter: None,
-            most: None,
-            within: None,
             group: self.group(),
-            variant: 0,
+            ..Every::default()
         }
     }
 

@@ -5,7 +5,7 @@ use crate::judges::Bytes;
 use crate::judges::dehydrator::Policy;
 use crate::world::op::{Numbers, Op, Poll};
 use crate::world::random::Random;
-use crate::world::step::{Command, Step, Theme};
+use crate::world::step::{Step, Theme};
 
 impl Theme {
     pub const ALL: [Self; 4] = [Self::Crowd, Self::Dead, Self::Slots, Self::Walk];
@@ -35,43 +35,21 @@ impl Drawer<'_> {
         steps
     }
 
-    /// Draws a command of the first database.
-    fn alone(&mut self, op: Op, key: &Bytes) -> Command {
-        let mut command = self.command_of(op, key);
-        command.client = command.client / 2 * 2;
-        command
-    }
-
-    fn step_of(&mut self, op: Op, key: &Bytes) -> Step {
-        Step::Batch(vec![self.alone(op, key)])
-    }
-
-    fn bulk(&mut self, key: &Bytes, groups: usize, each: usize) -> Step {
-        self.number += 1;
-        let (number, key) = (self.number, key.clone());
-        Step::Bulk { number, key, db: 0, groups, each, ttl: 0, within: None }
-    }
-
-    fn lease_many(&mut self, key: &Bytes, count: u64, lease: u64) -> Step {
-        self.number += 1;
-        Step::LeaseMany { number: self.number, key: key.clone(), db: 0, count, lease }
-    }
-
     /// Draws a change of what each group may hold, those who wait for it, before or behind them, and what they ask for then.
     fn change(&mut self, steps: &mut Vec<Step>, key: &Bytes, most: u64, counts: &[u64]) {
-        let change = self.alone(each_held(most), key);
+        let change = self.command_in(each_held(most), (key, 0));
         if counts == [1] {
             // In one pass, before anything else looks.
             let mut batch = vec![change];
             for _ in 0..3 {
-                batch.push(self.alone(poll(key, 1, None, LONG_MS), key));
+                batch.push(self.command_in(poll(key, 1, None), (key, 0)));
             }
             return steps.push(Step::Batch(batch));
         }
         let mut batch = Vec::new();
         for _ in 0..1 + self.random.below(2) {
             let count = self.random.pick(counts);
-            batch.push(self.alone(poll(key, count, Some(0), LONG_MS), key));
+            batch.push(self.command_in(poll(key, count, Some(0)), (key, 0)));
         }
         let mut change = Some(change);
         if self.random.one_in(2) {
@@ -85,7 +63,7 @@ impl Drawer<'_> {
                 1 => self.step_of(Op::Ttn, key),
                 _ => {
                     let count = self.random.pick(counts);
-                    self.step_of(poll(key, count, None, LONG_MS), key)
+                    self.step_of(poll(key, count, None), key)
                 }
             };
             steps.push(step);
@@ -102,18 +80,18 @@ impl Drawer<'_> {
         if self.random.one_in(2) {
             part_ms.reverse();
         }
-        steps.push(self.bulk(key, groups as usize, 1));
-        steps.push(self.lease_many(key, part, part_ms[0]));
-        steps.push(self.lease_many(key, groups - part, rest_ms));
-        steps.push(self.bulk(key, part as usize, 1));
-        steps.push(self.lease_many(key, part, part_ms[1]));
+        steps.push(self.bulk((key, 0), groups as usize, 1, 0));
+        steps.push(self.step_of(Op::Poll(Poll::of(key, part, part_ms[0])), key));
+        steps.push(self.step_of(Op::Poll(Poll::of(key, groups - part, rest_ms)), key));
+        steps.push(self.bulk((key, 0), part as usize, 1, 0));
+        steps.push(self.step_of(Op::Poll(Poll::of(key, part, part_ms[1])), key));
         // Those that hold two wait for both.
         steps.push(self.step_of(each_held(1), key));
         for _ in 0..self.random.below(5) {
-            steps.push(self.step_of(poll(key, 1, None, LONG_MS), key));
+            steps.push(self.step_of(poll(key, 1, None), key));
         }
         steps.push(Step::Advance(600));
-        steps.push(self.bulk(key, groups as usize, 1));
+        steps.push(self.bulk((key, 0), groups as usize, 1, 0));
     }
 
     /// Draws groups that are all full, and changes that give room to some of them.
@@ -145,12 +123,12 @@ impl Drawer<'_> {
         let mut steps = Vec::new();
         for _ in 0..1 + self.random.below(3) {
             if self.random.one_in(2) {
-                self.sweep(&mut steps, key, 0);
+                self.sweep(&mut steps, (key, 0));
                 continue;
             }
             let each = self.random.pick(&[3000, 20_000]);
-            steps.push(self.bulk(key, 1, each));
-            steps.push(Step::Begin(self.alone(Op::Purge(b"g0".to_vec(), None), key)));
+            steps.push(self.bulk((key, 0), 1, each, 0));
+            steps.push(Step::Begin(self.command_in(Op::Purge(b"g0".to_vec(), None), (key, 0))));
             steps.push(Step::MoveSlot(key.clone()));
         }
         steps
@@ -159,38 +137,26 @@ impl Drawer<'_> {
     fn walk(&mut self, key: &Bytes) -> Vec<Step> {
         // A limit, under which what is held is kept apart. Its leases end before the others are due.
         let limit = self.step_of(each_held(1 << 20), key);
-        let mut steps = vec![limit, self.bulk(key, 1, 40_000)];
+        let mut steps = vec![limit, self.bulk((key, 0), 1, 40_000, 0)];
         for _ in 0..2 {
-            steps.push(self.lease_many(key, 20_000, 500));
+            steps.push(self.step_of(Op::Poll(Poll::of(key, 20_000, 500)), key));
         }
-        let mut others = self.bulk(key, 1, 160_000);
-        if let Step::Bulk { ttl, .. } = &mut others {
-            *ttl = 10 * LONG_MS;
-        }
-        steps.push(others);
+        steps.push(self.bulk((key, 0), 1, 160_000, 10 * LONG_MS));
         steps.push(Step::Advance(600));
         let ttl = self.random.pick(&[1, 10]);
         let op = Op::TouchGroup(b"g0".to_vec(), ttl, Some(20_000));
         for _ in 0..2 {
-            steps.push(Step::Begin(self.alone(op.clone(), key)));
+            steps.push(Step::Begin(self.command_in(op.clone(), (key, 0))));
         }
         steps
     }
 }
 
 /// Returns a change of what each group may hold.
-fn each_held(most: u64) -> Op {
+pub(super) fn each_held(most: u64) -> Op {
     Op::LimitGroup(None, Numbers { held: Some(most), ..Numbers::default() })
 }
 
-fn poll(key: &Bytes, count: u64, block: Option<u64>, lease: u64) -> Op {
-    Op::Poll(Poll {
-        keys: vec![key.clone()],
-        is_many: false,
-        count: Some(count),
-        block,
-        lease: Some(lease),
-        token: None,
-        with_ids: false,
-    })
+fn poll(key: &Bytes, count: u64, block: Option<u64>) -> Op {
+    Op::Poll(Poll { block, ..Poll::of(key, count, LONG_MS) })
 }
