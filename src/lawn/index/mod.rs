@@ -347,39 +347,6 @@ mod tests {
     fn handle(number: u32) -> Handle {
         Handle::from_bits(number + 1).expect("not zero")
     }
-
-    #[test]
-    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-    fn grows_and_shrinks_by_one_small_table_at_a_time() {
-        let mut index = index();
-        let ids = 200_000_u32;
-        for number in 0..ids {
-            let hash = index.hash(&number.to_le_bytes());
-            insert(&mut index, hash, handle(number));
-            assert!(index.tables.iter().all(|it| it.buckets.len() <= table::BUCKETS_MAX));
-            if number % 10_007 == 0 {
-                index.check(|_, _| true);
-            }
-        }
-        let full = index.memory();
-        for number in 0..ids {
-            let hash = index.hash(&number.to_le_bytes());
-            assert_eq!(find(&index, hash, handle(number)), Some(handle(number)));
-        }
-        for number in 0..ids - 1 {
-            let hash = index.hash(&number.to_le_bytes());
-            assert_eq!(remove(&mut index, hash, handle(number)), Some(handle(number)));
-            assert_eq!(remove(&mut index, hash, handle(number)), None);
-            if number % 10_007 == 0 {
-                index.check(|_, _| true);
-            }
-        }
-        index.check(|_, _| true);
-        assert_eq!((index.len, index.tables.len(), index.directory.len()), (1, 1, 1));
-        assert!(index.memory() * 100 < full, "{} of {full} bytes are left", index.memory());
-        assert!(index.tables.capacity() <= 4, "capacity for {} tables", index.tables.capacity());
-    }
-
     #[test]
     #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
     fn hashes_that_share_their_top_bits_only_make_the_directory_deep() {

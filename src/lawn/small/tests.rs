@@ -25,37 +25,6 @@ fn an_element_costs_eleven_bytes_more_than_its_data() {
     assert_eq!(small.clone().memory(), 48);
     assert_eq!((small.drain(u64::MAX, 1, |_, _| {}), small.memory()), (1, 0));
 }
-
-#[test]
-fn heads_are_read_as_they_were_written() {
-    let mut small = Small::default();
-    let max = SmallMax { elements: 1000, bytes: 1 << 20 };
-    let mut expected = Vec::new();
-    let lengths = [0, 1, 230, 256, 30_000];
-    let deadlines = [0, 1, (1 << 48) - 1, 1 << 48, DEADLINE_MAX];
-    let ttls = [0, 1, 255, 256, 1 << 20, 1 << 32, 1 << 63, u64::MAX];
-    for (number, deadline) in deadlines.into_iter().enumerate() {
-        for (index, ttl) in ttls.into_iter().enumerate() {
-            let id = [number as u8, index as u8].repeat(lengths[index % 5].max(2) / 2);
-            // Widths around the limit of one byte, too.
-            let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
-            let deliveries = [0, 1, u16::MAX][index % 3];
-            let new = Element::new(&id, &payload, deadline);
-            assert_eq!(small.start(ttl, &new, max), Some(Ok(())));
-            let token = Token::new((index as u64 % 2) * (u64::MAX >> 1)).filter(|_| deliveries > 0);
-            assert!(small.set_deliveries(&id, deliveries, token));
-            expected.push((ttl, id, payload, deadline, deliveries, token));
-        }
-    }
-    small.check();
-    let found = small.rows(0, DEADLINE_MAX).map(|Row { ttl, element: it, .. }| {
-        let (id, payload) = (it.id.to_vec(), it.payload.to_vec());
-        (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
-    });
-    assert!(found.eq(expected));
-    assert_eq!((small.counts().ttls, small.len()), (8, 40));
-}
-
 #[test]
 fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     let mut small = Small::default();

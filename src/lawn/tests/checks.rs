@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::super::lease::end_of_second;
 use super::super::*;
 use super::model::Oracle;
 
@@ -120,6 +121,21 @@ pub(super) fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64)
         expected[..before.count()]
     );
     assert_eq!(lawn.row(element.id), Some(rows[at]));
+}
+
+/// Compares since when each element is held, and the first of these moments, to a second.
+pub(super) fn check_since(lawn: &Lawn, oracle: &Oracle) {
+    let mut oldest: Option<u64> = None;
+    for (id, since) in &oracle.since {
+        let element = lawn.look(id).expect("it is there");
+        let known = Some(*since).filter(|since| since.moment > 0);
+        assert_eq!(lawn.held_since(&element), known, "since when {id:?} is held");
+        if element.deadline < DEADLINE_MAX && since.moment > 0 {
+            let end = end_of_second(since.moment);
+            oldest = Some(oldest.map_or(end, |oldest| oldest.min(end)));
+        }
+    }
+    assert_eq!(lawn.oldest_held(), oldest);
 }
 
 /// Returns the token of each element that is held.

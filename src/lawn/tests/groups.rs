@@ -27,79 +27,6 @@ pub(super) fn taken(lawn: &mut Lawn, now: u64) -> String {
     }
     ids.join(" ")
 }
-
-#[test]
-fn groups_take_turns_and_each_is_in_its_own_order() {
-    in_either_form(|mut lawn| {
-        for (id, group, deadline) in
-            [("a1", "a", 1), ("a2", "a", 2), ("a3", "a", 3), ("b5", "b", 5), ("b4", "b", 4)]
-        {
-            put(&mut lawn, id, group, deadline);
-        }
-        put(&mut lawn, "o3", "", 3);
-        put(&mut lawn, "c9", "c", 9);
-        assert_eq!(taken(&mut lawn, 8), "a1 o3 b4 a2 b5 a3");
-        assert_eq!((lawn.group_count(), lawn.next_deadline()), (1, Some(9)));
-        assert_eq!(taken(&mut lawn, 9), "c9");
-        assert!(!lawn.has_groups());
-    });
-}
-
-#[test]
-fn a_shorter_window_counts_from_when_an_element_was_given_out() {
-    let each = |per| GroupLimits { rate: 1, per, ..GroupLimits::NONE };
-    let mut lawn = lawn();
-    put(&mut lawn, "a1", "a", 1);
-    put(&mut lawn, "a2", "a", 1);
-    lawn.set_each_group(each(5121));
-    assert_eq!(drained(&mut lawn, 1000, 9).len(), 1);
-    // The window had granules of six milliseconds.
-    assert_eq!(lawn.next_deadline(), Some(1002 + 5121));
-    lawn.set_each_group(each(1));
-    assert_eq!(lawn.next_deadline(), Some(1001));
-}
-
-/// Many groups of very different sizes, all due at once.
-#[test]
-#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn the_first_of_each_group_comes_early_and_shares_are_right() {
-    const GROUPS: u64 = 1000;
-    let mut lawn = lawn();
-    let mut number = 0;
-    for group in 0..GROUPS {
-        for _ in 0..1 + 20_000 / (group + 1) {
-            put(
-                &mut lawn,
-                &format!("{number}/{group}"),
-                &format!("g{group}"),
-                number * 7919 % 10_000,
-            );
-            number += 1;
-        }
-    }
-    share(&mut lawn, "g0", 3);
-    let mut counts = std::collections::HashMap::<String, u64>::new();
-    let mut given = 0;
-    while counts.len() < GROUPS as usize {
-        lawn.drain(10_000, 1, |_, it| {
-            let id = String::from_utf8(it.id.to_vec()).expect("text");
-            *counts.entry(id.split_once('/').expect("a group").1.into()).or_default() += 1;
-        });
-        given += 1;
-    }
-    assert!(given <= GROUPS + GROUPS / 20 + 2, "{given} for the first of each");
-    lawn.check();
-    // Groups of more than a hundred are among those that give all the time.
-    counts.clear();
-    lawn.drain(10_000, 10_000, |_, it| {
-        let id = std::str::from_utf8(it.id).expect("text");
-        *counts.entry(id.split_once('/').expect("a group").1.into()).or_default() += 1;
-    });
-    let turns = counts["1"];
-    assert!((1..100).all(|group| counts[&group.to_string()].abs_diff(turns) <= 1), "{counts:?}");
-    assert!(counts["0"].abs_diff(3 * turns) <= 3, "{} of {turns} turns", counts["0"]);
-}
-
 /// Large tenants of different shares, and a small one that comes in the middle.
 #[test]
 fn shares_are_right_to_one_in_a_hundred_and_a_small_tenant_waits_for_one_round_of_them() {
@@ -164,50 +91,6 @@ pub(super) fn held(lawn: &mut Lawn, group: &str, held: u64) {
 pub(super) fn each(lawn: &mut Lawn, held: u64) {
     lawn.set_each_group(GroupLimits { held, ..GroupLimits::NONE });
 }
-
-/// Leases an element for 10 ms. Returns its id.
-pub(super) fn leased(lawn: &mut Lawn, now: u64) -> Option<String> {
-    let (_, element) = lawn.lease_due(now, 10, Token::new(1))?;
-    let id = String::from_utf8(element.id.to_vec()).expect("text");
-    lawn.check();
-    Some(id)
-}
-
-pub(super) fn all_leased(lawn: &mut Lawn, now: u64) -> String {
-    std::iter::from_fn(|| leased(lawn, now)).collect::<Vec<_>>().join(" ")
-}
-
-#[test]
-fn a_group_that_holds_as_many_as_it_may_is_passed_over_until_it_has_room() {
-    in_either_form(|mut lawn| {
-        each(&mut lawn, 1);
-        held(&mut lawn, "b", 2);
-        for (id, group, deadline) in
-            [("a1", "a", 1), ("a2", "a", 2), ("b1", "b", 1), ("b2", "b", 2), ("b3", "b", 3)]
-        {
-            put(&mut lawn, id, group, deadline);
-        }
-        put(&mut lawn, "o1", "", 3);
-        put(&mut lawn, "o2", "", 4);
-        assert_eq!(all_leased(&mut lawn, 5), "a1 b1 o1 b2 o2");
-        assert_eq!((lawn.next_deadline(), lawn.count_due(5)), (Some(15), 2));
-        assert!(lawn.due_in_turn(5).next().is_none());
-        // What is settled makes room, and what is given back too.
-        assert!(lawn.settle(b"a1", Token::new(1).expect("a token")).is_some());
-        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 6)), (Some(2), "a2".into()));
-        assert!(lawn.restart_at(b"b1", 0, 7));
-        assert_eq!(all_leased(&mut lawn, 7), "b3");
-        // A lease that was renewed makes no room, and the next one that ends does.
-        assert!(lawn.restart_at(b"b2", 30, 35));
-        assert_eq!(lawn.next_deadline(), Some(15));
-        assert_eq!(all_leased(&mut lawn, 15), "o1 o2");
-        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 16)), (Some(16), "a2".into()));
-        // An element whose lease has ended is first in its group, although another one is due for longer.
-        assert_eq!((lawn.next_deadline(), all_leased(&mut lawn, 17)), (Some(17), "b3".into()));
-        assert_eq!((lawn.group_len(Some(b"b")), lawn.running(17)), (3, 5));
-    });
-}
-
 /// Fills groups with elements that are due at 1, one each at first, then a second each, and so on.
 pub(super) fn fill(lawn: &mut Lawn, groups: usize, each: usize) {
     for number in 0..groups * each {
@@ -308,22 +191,6 @@ fn the_next_deadline_is_exact_after_a_lower_limit_though_nobody_takes() {
     assert!(calls <= GROUPS.div_ceil(FIT_WORK) * 20, "{calls} calls");
     assert_eq!((lawn.next_deadline(), lawn.refresh_first()), (Some(15), Some(15)));
 }
-
-#[test]
-fn the_first_of_all_is_the_oldest_of_all_groups_that_may_give() {
-    let mut lawn = lawn();
-    each(&mut lawn, 2);
-    put(&mut lawn, "b", "b", 8);
-    put(&mut lawn, "a", "a", 5);
-    assert!(lawn.lease_due(8, 10, Token::new(1)).is_some_and(|it| it.1.id == b"a"));
-    put(&mut lawn, "c", "c", 3);
-    // It is the turn of the others in the round.
-    assert_eq!((lawn.next_deadline(), lawn.first().map(|it| it.id)), (Some(3), Some(&b"c"[..])));
-    lawn.next_due(9).into_iter().for_each(Next::pass);
-    lawn.check();
-    assert_eq!(lawn.next_deadline(), Some(3));
-}
-
 /// Groups that are there for their logs alone do not keep a change from reaching the others.
 #[test]
 fn groups_without_elements_are_brought_to_new_limits_once() {
@@ -368,38 +235,4 @@ fn a_small_lawn_may_be_in_one_group() {
     assert!(other.stop(b"id").is_some() && !other.has_groups());
     put(&mut other, "id", "b", 5);
     assert!(other.is_small() && other.group_len(Some(b"b")) == 1 && other.group_len(None) == 0);
-}
-
-/// A tenant with little comes soon beside one with much, and groups that come all the time keep nobody waiting.
-#[test]
-fn nobody_waits_for_longer_than_a_round() {
-    let mut lawn = lawn();
-    for number in 0..20_000 {
-        put(&mut lawn, &format!("l{number}"), "large", 1);
-    }
-    (0..10).for_each(|_| drop(drained(&mut lawn, 2, 1)));
-    put(&mut lawn, "s", "small", 2);
-    let waited = (1..).find(|_| drained(&mut lawn, 3, 1)[0].1 == b"s").expect("it comes");
-    assert!(waited <= 2, "{waited} before it");
-    // New groups with old deadlines come faster than elements go.
-    let mut large = 0;
-    for number in 0..1000 {
-        for more in 0..2 {
-            put(&mut lawn, &format!("n{number}/{more}"), &format!("n{number}/{more}"), 0);
-        }
-        large += usize::from(drained(&mut lawn, 4, 1)[0].1.starts_with(b"l"));
-    }
-    assert!(large >= 4, "{large} of the large group");
-    // A group whose first element is the oldest, and comes again and again, overtakes nobody.
-    let mut lawn = super::lawn();
-    each(&mut lawn, 1);
-    (0..9).for_each(|number| put(&mut lawn, &format!("a{number}"), "a", 1));
-    put(&mut lawn, "b", "b", 2);
-    let mut given = Vec::new();
-    for now in 3..6 {
-        let id = leased(&mut lawn, now).expect("one");
-        assert!(lawn.settle(id.as_bytes(), Token::new(1).expect("a token")).is_some());
-        given.push(id);
-    }
-    assert!(given[..2].contains(&"b".to_owned()), "{given:?}");
 }

@@ -2,7 +2,6 @@
 
 mod checks;
 mod groups;
-mod held_since;
 mod model;
 mod op;
 mod oracle;
@@ -11,8 +10,6 @@ mod scan;
 mod timeline;
 mod turns;
 mod work;
-
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::memory::moved;
 use super::rank::Rank;
@@ -23,14 +20,6 @@ use oracle::*;
 fn lawn() -> Lawn {
     lawn_with_limits(|| SmallMax { elements: 0, bytes: 0 })
 }
-
-/// Runs a test with a lawn of either form, and with one that changes its form on the way.
-fn in_either_form(test: impl Fn(Lawn)) {
-    test(lawn());
-    test(lawn_with_limits(|| SmallMax { elements: 1, ..SmallMax::USUAL }));
-    test(lawn_with_limits(|| SmallMax { elements: 1000, bytes: 1 << 16 }));
-}
-
 fn start_numbered(lawn: &mut Lawn, ids: std::ops::Range<u64>, ttl: u64, now: u64) {
     for id in ids {
         start_now(lawn, &id.to_be_bytes(), ttl, b"payload", now).expect("room");
@@ -66,79 +55,6 @@ fn a_walk_from_the_middle_misses_no_element_inserted_before_a_block() {
         lawn.check();
     }
 }
-
-#[test]
-fn a_clone_passes_its_own_check_and_works_on() {
-    let mut lawn = lawn();
-    for id in 0..1000_u64 {
-        // In slots of many widths, with pages that are partly filled.
-        start_now(&mut lawn, &id.to_be_bytes(), id % 7, &[1; 300][..id as usize % 300], 0)
-            .expect("room");
-    }
-    for id in (0..1000_u64).filter(|id| id % 3 > 0) {
-        lawn.stop(&id.to_be_bytes()).expect("it is there");
-    }
-    let mut clone = lawn.clone();
-    clone.check();
-    assert!(clone.memory() <= lawn.memory());
-    while clone.compact(16) {
-        clone.check();
-    }
-    start_numbered(&mut clone, 1000..2000, 3, 0);
-    clone.check();
-    assert_eq!((pop_all(&mut clone, 10).len(), pop_all(&mut lawn, 10).len()), (1334, 334));
-}
-
-#[test]
-fn once_the_push_counter_starts_over_ties_swap_and_nothing_else_does() {
-    // With a queue, and with elements in the timeline.
-    for ttl in [10, 1010] {
-        let mut lawn = lawn();
-        start_numbered(&mut lawn, 500..540, 0, 500);
-        lawn.full().pushes = Rank::PUSHES - 100;
-        for id in 0..200_u64 {
-            lawn.start_at(&id.to_be_bytes(), ttl + (ttl / 1000) * id, b"", 1010).expect("room");
-            lawn.check();
-        }
-        start_numbered(&mut lawn, 200..400, 20, 1000);
-        // One that is out of order must not make the queue accept what it refused.
-        lawn.start_at(b"early", 10, b"", 400).expect("room");
-        lawn.start_at(b"again", 10, b"", 1010).expect("room");
-        lawn.check();
-        assert!(lawn.stop(b"early").is_some() && lawn.stop(b"again").is_some());
-        // One that has been there before is restarted with the same deadline.
-        assert!(lawn.restart_at(&7_u64.to_be_bytes(), ttl, 1010));
-        lawn.check();
-        let expected = (500..540).chain(100..200).chain([7]).chain(0..7).chain(8..100);
-        assert_eq!(pop_all(&mut lawn, 1019), expected.collect::<Vec<_>>());
-        assert_eq!(pop_all(&mut lawn, 1020), (200..400).collect::<Vec<_>>());
-    }
-}
-
-#[test]
-fn a_receiver_that_panics_loses_what_it_got_and_nothing_else() {
-    in_either_form(|mut lawn| {
-        for id in 0..5_u64 {
-            start_now(&mut lawn, &id.to_be_bytes(), 3 + id % 2, b"", 0).expect("room");
-        }
-        assert!(lawn.lease_at(&0_u64.to_be_bytes(), 1, 1, Token::new(5)));
-        let mut given = 0;
-        let drain = || {
-            lawn.drain(10, 5, |_, _| {
-                given += 1;
-                if given == 3 {
-                    // No panic hook prints this one.
-                    resume_unwind(Box::new(()));
-                }
-            })
-        };
-        assert!(catch_unwind(AssertUnwindSafe(drain)).is_err());
-        lawn.check();
-        assert_eq!((lawn.len(), lawn.leased()), (2, 0));
-        assert_eq!(pop_all(&mut lawn, 10), [1, 3]);
-    });
-}
-
 /// Brings some groups to limits that have changed. Returns whether there are more.
 fn fit_groups(lawn: &mut Lawn) -> bool {
     lawn.groups_mut().is_some_and(|mut groups| groups.fit_some())
@@ -289,4 +205,21 @@ fn a_small_lawn_is_small_and_a_large_one_dense() {
     }
     let each = lawn.memory() / 900_000;
     assert!(each < 122, "{each} bytes an element");
+}
+
+#[test]
+fn an_entry_of_a_lease_takes_twelve_bytes_more_for_the_moments() {
+    let mut lawn = lawn();
+    let mut each = |count: u64| {
+        start_numbered(&mut lawn, 0..count, 0, 5);
+        let before = lawn.memory();
+        for number in 0..count {
+            lawn.lease_due(10 + number / 1000, 60_000, Token::new(Token::SERVERS + 1 + number));
+        }
+        (lawn.memory() - before) as u64 / count
+    };
+    if !super::tiny::TINY {
+        let each = each(100_000);
+        assert!((36..=47).contains(&each), "{each} bytes");
+    }
 }

@@ -16,6 +16,8 @@ pub(super) struct Oracle {
     started_over: Option<usize>,
     pub(super) deliveries: HashMap<Vec<u8>, u16>,
     pub(super) tokens: HashMap<Vec<u8>, Token>,
+    /// Since when each element is held that has a token.
+    pub(super) since: HashMap<Vec<u8>, Since>,
     pub(super) bounds: HashMap<Vec<u8>, Bounds>,
     pub(super) reasons: HashMap<Vec<u8>, Vec<u8>>,
     pub(super) turns: Turns,
@@ -92,10 +94,16 @@ impl Oracle {
         self.turns.of.remove(id);
         self.turns.hold(id, false, 0);
         self.deliveries.remove(id);
-        self.tokens.remove(id);
+        self.end_lease(id);
         self.bounds.remove(id);
         self.reasons.remove(id);
         self.find(id).map(|at| self.take(at).2)
+    }
+
+    /// Ends a lease. Returns since when it held.
+    pub(super) fn end_lease(&mut self, id: &[u8]) -> Option<Since> {
+        self.tokens.remove(id);
+        self.since.remove(id)
     }
 
     pub(super) fn bounds(&self, id: &[u8]) -> Bounds {
@@ -120,11 +128,15 @@ impl Oracle {
         deadline: u64,
         token: Option<Token>,
     ) -> (Vec<u8>, u16) {
-        let (id, _, payload, _) = self.take(at);
+        let (id, _, payload, before) = self.take(at);
         let deliveries = self.deliveries.remove(&id).unwrap_or(0).saturating_add(1);
         self.deliveries.insert(id.clone(), deliveries);
-        self.tokens.remove(&id);
-        self.tokens.extend(token.map(|token| (id.clone(), token)));
+        self.end_lease(&id);
+        if let Some(token) = token {
+            let since = Since::new(deadline.saturating_sub(ttl), before).stored();
+            self.since.insert(id.clone(), since);
+            self.tokens.insert(id.clone(), token);
+        }
         self.turns.hold(&id, token.is_some(), deadline);
         self.push((id.clone(), ttl, payload, deadline));
         self.turns.settle(&self.elements);

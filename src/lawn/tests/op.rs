@@ -110,6 +110,12 @@ pub(super) enum Op {
         id: u16,
         until: u64,
     },
+    /// Sets since when an element is held.
+    Since {
+        id: u16,
+        moment: u64,
+        waited: u64,
+    },
     /// Sets what holds for a group, the first of which is that of all elements without one.
     Group {
         group: u16,
@@ -243,6 +249,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Clone),
         1 => prop::option::weighted(0.5, 0_usize..3).prop_map(|more| Op::Pages { more }),
         2 => (id(), deadline()).prop_map(|(id, until)| Op::Until { id, until }),
+        2 => (id(), deadline(), deadline())
+            .prop_map(|(id, moment, waited)| Op::Since { id, moment, waited }),
         2 => (any::<u16>(), 1_u16..4, limits(), prop_oneof![4 => Just(0_u64), 1 => 1_u64..20]).prop_map(
             |(group, share, limits, pause)| Op::Group { group, share, limits, pause }
         ),

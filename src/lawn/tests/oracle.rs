@@ -219,10 +219,11 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 let is_there = oracle.find(&name(id)).is_some();
                 let id = name(id);
                 oracle.deliveries.remove(&id);
-                oracle.tokens.remove(&id);
+                let since = oracle.end_lease(&id).unwrap_or_default();
                 if is_there && deliveries > 0 {
                     oracle.deliveries.insert(id.clone(), deliveries);
                     oracle.tokens.extend(token(seed).map(|token| (id.clone(), token)));
+                    oracle.since.extend(token(seed).map(|_| (id.clone(), since)));
                 }
                 if let Some(at) = oracle.find(&id) {
                     let is_held = oracle.tokens.contains_key(&id);
@@ -230,6 +231,12 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 }
                 oracle.turns.settle(&oracle.elements);
                 assert_eq!(lawn.set_deliveries(&id, deliveries, token(seed)), is_there);
+            }
+            Op::Since { id, moment, waited } => {
+                let since = Since { moment, waited }.stored();
+                let is_held = oracle.tokens.contains_key(&name(id));
+                assert_eq!(lawn.set_held_since(&name(id), since), is_held);
+                oracle.since.entry(name(id)).and_modify(|it| *it = since);
             }
             Op::Until { id, until } => {
                 let bounds = oracle.bounds.get_mut(&name(id)).filter(|it| it.until > 0);
@@ -291,7 +298,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
                 let at = oracle.find(&id);
                 if let Some(at) = at {
                     let (id, _, payload, _) = oracle.take(at);
-                    oracle.tokens.remove(&id);
+                    oracle.end_lease(&id);
                     oracle.turns.hold(&id, false, deadline);
                     oracle.put_first((id, 0, payload, deadline));
                     oracle.turns.settle(&oracle.elements);
@@ -361,6 +368,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
         let given_out = lawn.counts().given_out;
         assert_eq!(given_out, oracle.deliveries.len(), "given out after {op:?}");
         assert_eq!(tokens(&lawn), oracle.tokens, "tokens after {op:?}");
+        check_since(&lawn, &oracle);
         assert_eq!(reasons(&lawn), oracle.reasons, "reasons after {op:?}");
         assert_eq!(lawn.has_reasons(), !oracle.reasons.is_empty());
         for (id, held) in &oracle.tokens {
@@ -385,6 +393,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax, groups: u16, left: Option<u64
     assert_eq!(scanned(&lawn, usize::MAX), sorted_ids(&oracle), "in one go");
     assert_eq!(content(&lawn.clone()), oracle.ordered());
     assert_eq!(tokens(&lawn.clone()), oracle.tokens);
+    check_since(&lawn.clone(), &oracle);
     assert_eq!(reasons(&lawn.clone()), oracle.reasons);
     let mut counts = std::collections::BTreeMap::new();
     for (ttl, ..) in oracle.ordered() {
@@ -518,7 +527,7 @@ fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u6
     if let Some(at) = at {
         let (id, _, payload, _) = oracle.take(at);
         if ttl == 0 {
-            oracle.tokens.remove(&id);
+            oracle.end_lease(&id);
         }
         oracle.turns.hold(&id, oracle.tokens.contains_key(&id), deadline);
         oracle.push((id, ttl, payload, deadline));

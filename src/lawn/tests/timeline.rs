@@ -165,22 +165,6 @@ fn a_prediction_is_not_used_after_a_change() {
     let handle = parts.find(&5_u64.to_be_bytes()).expect("it is there");
     parts.queues.push(&mut parts.records, handle, (0, rank), 1000, predicted);
 }
-
-#[test]
-#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn emptied_queues_make_room_for_other_ttls() {
-    let mut lawn = lawn();
-    for round in 0..3 {
-        for ttl in 0..16 {
-            start_now(&mut lawn, &u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
-        }
-        assert_eq!(lawn.parts().shape(), (16, 0));
-        assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 16);
-        lawn.check();
-        assert_eq!(lawn.parts().shape(), (0, 0));
-    }
-}
-
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn memory_comes_back_after_a_burst_of_ttls() {
