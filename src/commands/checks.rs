@@ -161,7 +161,6 @@ pub fn settings(
     Ok(settings)
 }
 
-/// Returns the error for an id that exists already.
 fn exists(id: &[u8]) -> Error {
     Error::Coded("EXISTS", format!("id '{}' is there already", shown(id)).into())
 }

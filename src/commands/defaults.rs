@@ -119,7 +119,6 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns the policy for a key.
     fn policy(&self, key: &[u8], is_cluster: bool) -> Result<Policy, String> {
         let stand_in = stand_in(key, is_cluster);
         let with_key = |word: &Vec<u8>| {

@@ -125,20 +125,3 @@ fn row(context: &CommandContext, one: Oldest) -> Option<(u64, Option<(Name, usiz
     };
     Some((exact.unwrap_or(age), Some((name, overdue))))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::args::testing::*;
-
-    #[test]
-    fn an_xpoll_takes_a_count() {
-        needs_all_of("k", only!(parse_xpoll));
-        let xpoll = |args: Args<'_>| parse_xpoll(args).map(|(key, count)| (text(key), count));
-        assert_eq!(request("k", xpoll), Ok(("k".into(), usize::MAX)));
-        assert_eq!(request("k count 2", xpoll), Ok(("k".into(), 2)));
-        refuses_each(["k COUNT 1 COUNT 1", "k COUNT 0", "k WITHIDS"], |args| {
-            parse_xpoll(args).map(drop)
-        });
-    }
-}

@@ -25,7 +25,6 @@ enum Scope<'a> {
     Group(&'a [u8]),
 }
 
-/// The request of a LIMIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Request<'a> {
     scope: Scope<'a>,
@@ -143,76 +142,4 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_ok();
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::args::testing::*;
-    use lawn::DEADLINE_MAX;
-
-    #[test]
-    fn limit_sets_the_limits_that_it_names() {
-        let limit = |args: Args<'_>| match parse(args)? {
-            (key, it) if it.scope == Scope::Key => Ok((text(key), it.change)),
-            _ => Err("a group".into()),
-        };
-        let change = |change| Ok(("k".into(), change));
-        let none = LimitChange::default();
-        assert_eq!(request("k length 5", limit), change(LimitChange { length: Some(5), ..none }));
-        assert_eq!(request("k HELD 0", limit), change(LimitChange { held: Some(0), ..none }));
-        assert_eq!(
-            request("k rate 5 per 7", limit),
-            change(LimitChange { rate: Some((5, 7)), ..none })
-        );
-        let no_rate = LimitChange { rate: Some((0, 0)), ..none };
-        assert_eq!(
-            [request("k rate 0", limit), request("k rate 0 per 5", limit)],
-            [change(no_rate), change(no_rate)]
-        );
-        let most = DEADLINE_MAX;
-        let line = format!("k remember {most} rate {most} per {most} held {most} length {most}");
-        let (length, held, rate) = (Some(most), Some(most), Some((most, most)));
-        assert_eq!(
-            request(&line, limit),
-            change(LimitChange { length, held, rate, remember: Some(most) })
-        );
-        refuses_each(
-            "k; k 5; k length; k length -1; k length 1 length 1; k held x; k held 1 held 1; k rate; k rate 5; \
-             k rate 5 per; k rate 5 per 0; k rate 0 per 0; k rate 5 7; k per 7; k rate 5 per 7 rate 5 per 7; \
-             k remember; k remember x; k remember 1 remember 1; k length 9223372036854775808; k length 1 more"
-                .split("; "),
-            only!(parse),
-        );
-
-        let of_group = |args: Args<'_>| {
-            let (_, Request { scope, change, share }) = parse(args)?;
-            let name = match scope {
-                Scope::Key => "key".into(),
-                Scope::EachGroup => "each".into(),
-                Scope::Group(name) => format!("group {}", name.escape_ascii()),
-            };
-            Ok((name, share, change.length, change.held, change.rate))
-        };
-        let group = |name: &str, share, length, held| Ok((name.into(), share, length, held, None));
-        let named_share = group("group SHARE", Some(2), None, None);
-        assert_eq!(request("k group SHARE SHARE 2", of_group), named_share);
-        let share = group("group g", Some(65_535), None, None);
-        assert_eq!(request("k GROUP g share 65535", of_group), share);
-        let all = group("group EACH", Some(2), Some(0), Some(3));
-        assert_eq!(request("k GROUP EACH HELD 3 SHARE 2 LENGTH 0", of_group), all);
-        let rate = |name: &str, rate| Ok((name.into(), None, None, None, Some(rate)));
-        assert_eq!(request("k EACH RATE 5 PER 7", of_group), rate("each", (5, 7)));
-        assert_eq!(request("k GROUP g RATE 0", of_group), rate("group g", (0, 0)));
-        let each = group("each", None, Some(7), Some(1));
-        assert_eq!(request("k EACH length 7 held 1", of_group), each);
-        refuses_each(
-            "k GROUP; k GROUP g; k GROUP SHARE; k EACH; k GROUP g RATE 1; k GROUP g RATE 1 PER 0; k EACH RATE 1; k GROUP g SHARE; k GROUP g SHARE 0; \
-             k GROUP g SHARE 65536; k GROUP g SHARE x; k GROUP g LENGTH; k GROUP g LENGTH -1; k GROUP g REMEMBER 1; k GROUP g SHARE 1 SHARE 1; k GROUP g HELD 1 HELD 1; \
-             k GROUP g SHARE 1 more; k SHARE 1; k HELD 1 GROUP g; k EACH SHARE 1; k EACH GROUP g; k EACH EACH; \
-             k GROUP g EACH; k EACH REMEMBER 1; k HELD 1 EACH"
-                .split("; "),
-            only!(parse),
-        );
-    }
 }

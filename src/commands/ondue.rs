@@ -185,58 +185,8 @@ fn report_keys(context: &Context, args: Args<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::args::testing::*;
-    use crate::policy::{self, MaxLen};
+    use crate::policy;
     use crate::server::fake::with_args;
-    use lawn::DEADLINE_MAX;
-
-    #[test]
-    fn ondue_takes_the_words_of_every_policy_and_no_others() {
-        needs_all_of("k HOLD", only!(parse));
-        needs_all_of("k NX HOLD", only!(parse));
-        let on_due = |args: Args<'_>| parse(args).map(|(key, policy, _)| (text(key), policy));
-        let only_new = |line| request(line, |args| parse(args).map(|it| (it.1, it.2)));
-        assert_eq!(only_new("k nx HOLD"), Ok((Policy::Hold, true)));
-        assert_eq!(only_new("k HOLD"), Ok((Policy::Hold, false)));
-        assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
-        let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
-        let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
-        let list = |end| Route::List { dest: b"d"[..].into(), end };
-        for (words, route) in [
-            ("drop", Route::Drop),
-            ("STREAM d", stream(None)),
-            ("stream d maxlen 1", maxlen(1, false)),
-            ("STREAM d MAXLEN = 5", maxlen(5, false)),
-            ("STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
-            ("LIST d", list(End::Right)),
-            ("list d right", list(End::Right)),
-            ("LIST d left", list(End::Left)),
-            ("PUBLISH k", Route::Publish { channel: b"k"[..].into() }),
-        ] {
-            let policy = Policy::Send(route.clone());
-            assert_eq!(request(&format!("k {words}"), on_due), Ok(("k".into(), policy)), "{words}");
-            for deliveries in [1, u16::MAX] {
-                let line = format!("k hold deliveries {deliveries} {words}");
-                let policy = Policy::HoldDeliveries { deliveries, route: route.clone() };
-                assert_eq!(request(&line, on_due), Ok(("k".into(), policy)), "{line}");
-            }
-        }
-        refuses_each(
-            "k NX NX HOLD; k HOLD NX; k STREAM d NX; k HOLD UNCONFIRMED; k DROP UNCONFIRMED; k HOLD DELIVERIES 5 DROP UNCONFIRMED; \
-             k STREAM d UNCONFIRMED; k NONE; k HOLD DROP; \
-             k HOLD 5; k HOLD DELIVERIES; k HOLD DELIVERIES 5; k HOLD DELIVERIES 0 DROP; \
-             k HOLD DELIVERIES 65536 DROP; k HOLD DELIVERIES x DROP; k HOLD DELIVERIES 5 HOLD; \
-             k HOLD DELIVERIES 5 DROP more; k HOLD DELIVERIES 5 STREAM; k HOLD DELIVERIES 5 STREAM k; \
-             k HOLD DELIVERIES 5 DELIVERIES 5 DROP; k HOLD DROP DELIVERIES 5; k DROP DELIVERIES 5; \
-             k DELIVERIES 5 DROP; k STREAM; k STREAM k; k STREAM d e; k STREAM d MAXLEN; k STREAM d MAXLEN 0; \
-             k STREAM d MAXLEN ~; k STREAM d MAXLEN =; k STREAM d MAXLEN ~ = 5; \
-             k STREAM d MAXLEN 9223372036854775808; k STREAM d MAXLEN 5 MAXLEN 5; k LIST; k LIST k; \
-             k LIST d middle; k LIST d LEFT RIGHT; k LIST d LEFT LEFT; k LIST d MAXLEN 5; \
-             k HOLD DELIVERIES 5 LIST; k HOLD DELIVERIES 5 LIST k; k PUBLISH; k PUBLISH c d"
-                .split("; "),
-            only!(parse),
-        );
-    }
 
     /// Replication and the append-only file use these words.
     #[test]

@@ -315,37 +315,3 @@ fn cannot(reason: &str) -> Error {
 fn shown_reason(reason: &str) -> String {
     if reason.len() > 200 { shown(reason.as_bytes()) } else { reason.escape_debug().to_string() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::args::testing::*;
-
-    #[test]
-    fn a_revival_is_of_the_first_letters_or_of_named_ones() {
-        needs_all_of("k", only!(Revive::parse));
-        let revive = |args: Args<'_>| {
-            let it = Revive::parse(args)?;
-            let letters =
-                it.letters.into_iter().flat_map(|(first, number)| args.from(first).take(number));
-            let words = [it.from, it.element].map(|word| word.map(text));
-            Ok((text(it.key), words, it.count, letters.map(text).collect::<Vec<_>>()))
-        };
-        let key = || "k".to_string();
-        assert_eq!(request("k", revive), Ok((key(), [None, None], 100, vec![])));
-        let some = Ok((key(), [Some("1-0".into()), None], 7, vec![]));
-        assert_eq!(request("k from 1-0 count 7", revive), some);
-        assert_eq!(request("k COUNT 5000", revive).map(|it| it.2), Ok(1000));
-        let named = Ok((key(), [None, None], 100, vec!["1-0".into(), "COUNT".into()]));
-        assert_eq!(request("k IDS 2 1-0 COUNT", revive), named);
-        let changed = Ok((key(), [None, Some("IDS".into())], 100, vec!["1-0".into()]));
-        assert_eq!(request("k ELEMENT IDS IDS 1 1-0", revive), changed);
-        refuses_each(
-            "k 1-0; k COUNT; k COUNT 0; k COUNT 1 COUNT 1; k FROM; k IDS 0; k IDS 2 1-0; k IDS 1 1-0 2-0; \
-             k FROM 1-0 IDS 1 1-0; k COUNT 1 IDS 1 1-0; k ELEMENT e; k ELEMENT e IDS 2 1-0 2-0; \
-             k IDS 1 1-0 ELEMENT e"
-                .split("; "),
-            |args| Revive::parse(args).map(drop),
-        );
-    }
-}

@@ -135,25 +135,3 @@ pub fn purge(context: &CommandContext, args: Args<'_>) -> Result {
     context.reply_integer(purged);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::args::testing::*;
-
-    #[test]
-    fn a_purge_names_a_group() {
-        needs_all_of("k GROUP g", only!(parse_purge));
-        let purge = |args: Args<'_>| {
-            let (key, group, count) = parse_purge(args)?;
-            Ok((text(key), group.to_vec(), count))
-        };
-        assert_eq!(request("k group g", purge), Ok(("k".into(), b"g".to_vec(), 1024)));
-        assert_eq!(request("k GROUP COUNT COUNT 3", purge), Ok(("k".into(), b"COUNT".to_vec(), 3)));
-        refuses_each(
-            "k ALL g; k PREFIX g; k GROUP g COUNT; k GROUP g COUNT 0; k GROUP g COUNT 1 COUNT 1; k GROUP g 5"
-                .split("; "),
-            only!(parse_purge),
-        );
-    }
-}

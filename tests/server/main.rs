@@ -17,6 +17,7 @@ mod errors;
 mod expired;
 mod faults;
 mod fenced;
+mod grammar;
 mod group_limits;
 mod groups;
 mod hangup;

@@ -5,13 +5,10 @@
 //! |---|---|
 //! | this file | requests with a fixed number of words, or a key and ids; numbers, and tokens of leases, which are mostly numbers; a client's word, as errors quote it |
 //! | `options` | the options at the end of a command, and those of PUSH, GIDPUSH and MPUSH |
-//! | `testing` | helpers for unit tests of requests |
 //!
 //! Checks that need the clock, such as whether now + ttl fits, are in [`checks`](super::checks).
 
 pub mod options;
-#[cfg(test)]
-pub mod testing;
 
 use crate::server::string::{Args, NotNumber, number};
 use crate::server::{Error, Str, error::Result};
@@ -52,7 +49,6 @@ pub fn milliseconds(name: &str, word: &[u8]) -> Result<u64> {
     number(word).map_err(|error| not_number(error, name, word, wanted))
 }
 
-/// Reads a moment.
 pub fn moment(name: &str, word: &[u8]) -> Result<u64> {
     let wanted = "a whole number of unix milliseconds from 0 on";
     number(word).map_err(|error| not_number(error, name, word, wanted))
@@ -107,36 +103,4 @@ pub fn token(word: &[u8]) -> Result<Token> {
     // Tokens that the server draws are numbers, which are used as they are.
     let number = number(word).ok().and_then(Token::new);
     Ok(number.unwrap_or_else(|| Token::of_word(word)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::*;
-    use super::*;
-
-    #[test]
-    fn requests_without_options_are_their_words_in_order() {
-        needs_all_of("k", only!(exactly::<1>));
-        needs_all_of("k i e", only!(exactly::<3>));
-        takes_no_more("k", only!(exactly::<1>));
-        takes_no_more("k i e", only!(exactly::<3>));
-        let three = |args: Args<'_>| exactly(args).map(|words| words.map(text));
-        assert_eq!(request("k i e", three), Ok(["k", "i", "e"].map(Into::into)));
-
-        needs_all_of("k i", |args| key_and_ids(args).map(drop));
-        let of_ids = |args: Args<'_>| {
-            key_and_ids(args).map(|(key, ids)| (text(key), ids.map(text).collect::<Vec<_>>()))
-        };
-        assert_eq!(request("k a", of_ids), Ok(("k".into(), vec!["a".into()])));
-        let all = ["a", "b", "a"].map(Into::into);
-        assert_eq!(request("k a b a", of_ids), Ok(("k".into(), all.into())));
-    }
-
-    #[test]
-    fn a_long_word_is_cut() {
-        let short = "x".repeat(32);
-        assert_eq!(shown(short.as_bytes()), short);
-        assert_eq!(shown("x".repeat(33).as_bytes()), format!("{short}..."));
-        assert_eq!(shown(b"\0\n"), "\\x00\\n");
-    }
 }

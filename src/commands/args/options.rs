@@ -339,7 +339,6 @@ impl BoundOptions {
         Ok(true)
     }
 
-    /// Returns the bounds of an element with this deadline.
     pub fn bounds(self, deadline: u64) -> Bounds {
         let until = self.within.map(|ms| end_within(deadline, ms));
         Bounds { deliveries: self.deliveries.unwrap_or(0), until: until.unwrap_or(0) }
