@@ -25,7 +25,6 @@ pub struct ElementCopy<T = OwnedStr> {
 }
 
 impl<T: AsRef<[u8]> + for<'a> From<&'a [u8]>> ElementCopy<T> {
-    /// Copies an element.
     pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
         let Element { id, payload, deadline, deliveries, bounds, .. } = element;
         let (id, payload) = (id.into(), payload.into());

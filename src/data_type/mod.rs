@@ -147,7 +147,6 @@ impl<'a> Reading<'a> {
         self.dehydrator().map_or(&policy::DEFAULT, Dehydrator::rules)
     }
 
-    /// Returns the lawn in the dehydrator.
     pub fn lawn(&self) -> Option<&Lawn> {
         self.dehydrator().map(|dehydrator| &dehydrator.lawn)
     }

@@ -70,7 +70,6 @@ fn remember(remembered: &mut Aside, beside: &Lawn, id: &[u8], (until, now): (u64
 }
 
 impl<'a> Removal<'a> {
-    /// Returns the lawn, to look at it.
     pub fn lawn(&self) -> Option<&Lawn> {
         self.lawn.as_deref()
     }
@@ -100,7 +99,6 @@ impl<'a> Removal<'a> {
         Some(Leaving { next, rest: &mut self.rest })
     }
 
-    /// Removes an element. Returns whether it was there.
     #[inline]
     pub fn take(&mut self, id: Str<'a>, give: impl FnOnce(Element<'_>)) -> bool {
         self.take_by(id, |lawn| lawn.stop(id.bytes()).map(|taken| give(taken.element())).is_some())
@@ -175,7 +173,6 @@ impl Rest<'_> {
 }
 
 impl Leaving<'_, '_> {
-    /// Removes the element.
     pub fn take(self, give: impl FnOnce(Element<'_>)) {
         let Self { next, rest } = self;
         let beside = rest.remembered.is_some().then(|| next.another());

@@ -29,7 +29,6 @@ impl Writing<'_> {
 }
 
 impl Restarts<'_> {
-    /// Returns the lawn, to look at it.
     #[inline]
     pub fn lawn(&self) -> Option<&Lawn> {
         self.dehydrator.as_deref().map(|dehydrator| &dehydrator.lawn)

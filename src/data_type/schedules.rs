@@ -16,7 +16,6 @@ pub enum Occurrence {
 }
 
 impl Dehydrator {
-    /// Returns a schedule.
     pub fn schedule(&self, name: &[u8]) -> Option<Schedule<'_>> {
         Schedule::decode(self.schedules()?.payload(name)?)
     }
@@ -76,7 +75,6 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Removes a schedule. Returns whether it was there.
     pub fn remove_schedule(&mut self, name: &[u8]) -> bool {
         let dehydrator = self.changing();
         dehydrator.is_some_and(|it| it.change_schedules(|all, _| all.remove(name).is_some()))

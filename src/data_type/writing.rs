@@ -124,7 +124,6 @@ impl<'a> Writing<'a> {
         Ok(changed)
     }
 
-    /// Creates a dehydrator.
     pub(super) fn make(&mut self, new: Dehydrator) {
         let change = Change::begin(&new);
         self.change = Some(Change { new: Some(new), ..change });

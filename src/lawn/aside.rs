@@ -23,7 +23,6 @@ impl Aside {
         self.0.as_ref().map_or(0, |ids| ids.len())
     }
 
-    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -39,7 +38,6 @@ impl Aside {
         self.0.as_ref()?.look(id).map(|element| element.deadline)
     }
 
-    /// Returns whether an id is remembered at `now`.
     #[inline]
     pub fn contains(&self, id: &[u8], now: u64) -> bool {
         self.until(id).is_some_and(|until| until > now)
@@ -87,7 +85,6 @@ impl Aside {
         self.0.as_ref()?.next_deadline()
     }
 
-    /// Returns the payload of an id.
     pub fn payload(&self, id: &[u8]) -> Option<&[u8]> {
         self.0.as_ref()?.look(id).map(|element| element.payload)
     }

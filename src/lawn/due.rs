@@ -193,7 +193,6 @@ impl Full {
         Some(handle)
     }
 
-    /// Prefetches records.
     fn prefetch_records(&self, handles: &[Option<Handle>; AHEAD]) {
         for handle in handles.iter().flatten() {
             self.records.prefetch(*handle);

@@ -57,7 +57,6 @@ impl Bounds {
     }
 }
 
-/// An element of the lawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Element<'a> {
     pub id: &'a [u8],

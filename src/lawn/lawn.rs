@@ -62,7 +62,6 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Returns the element.
     #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         either!(&*self.form, it => it.at(self.at))

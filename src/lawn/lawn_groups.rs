@@ -122,7 +122,6 @@ impl Lawn {
         }
     }
 
-    /// Returns what is set for groups.
     #[inline]
     pub fn group_rules(&self) -> &GroupRules {
         static NONE: GroupRules = GroupRules::NONE;

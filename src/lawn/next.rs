@@ -39,7 +39,6 @@ fn handle(at: usize) -> Handle {
 }
 
 impl<'a> Next<'a> {
-    /// Returns the element.
     pub fn row(&self) -> Row<'_> {
         match &self.lawn.form {
             Form::Small(small) => small.row_at(self.at),

@@ -66,7 +66,6 @@ impl<T: Item, const MOST: usize> Pieces<T, MOST> {
         self.pieces.partition_point(|piece| piece.first <= key).saturating_sub(1)
     }
 
-    /// Returns the place of an item with this key, if there is one.
     #[inline]
     pub(super) fn find(&self, key: u128) -> Option<Place> {
         let number = self.piece_of(key);
@@ -83,7 +82,6 @@ impl<T: Item, const MOST: usize> Pieces<T, MOST> {
         Some((number, self.pieces[number].items.partition_point(|item| item.key() <= key) - 1))
     }
 
-    /// Returns the item at a place, if there is one.
     #[inline(always)]
     pub(super) fn get(&self, (number, place): Place) -> Option<&T> {
         self.pieces.get(number)?.items.get(place)
@@ -94,7 +92,6 @@ impl<T: Item, const MOST: usize> Pieces<T, MOST> {
         &mut self.pieces[number].items[place]
     }
 
-    /// Returns the place in front of this one.
     pub(super) fn place_before(&self, (number, place): Place) -> Option<Place> {
         match place.checked_sub(1) {
             Some(place) => Some((number, place)),
@@ -102,7 +99,6 @@ impl<T: Item, const MOST: usize> Pieces<T, MOST> {
         }
     }
 
-    /// Returns the place behind this one.
     #[inline(always)]
     pub(super) fn place_behind(&self, (number, place): Place) -> Place {
         let is_last = self.pieces.get(number).is_none_or(|it| it.items.len() <= place + 1);

@@ -78,28 +78,6 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn words(limits: &Limits) -> String {
-        String::from_utf8(limits.words().join(&b' ')).expect("our own words")
-    }
-
-    #[test]
-    fn a_change_keeps_the_other_limits() {
-        let none = Limits::default();
-        assert!(!none.has_any() && none.words().is_empty());
-        let length = none.changed(LimitChange { length: Some(5), ..LimitChange::default() });
-        assert!(length.has_any());
-        let all =
-            LimitChange { held: Some(6), rate: Some((7, 8)), remember: Some(9), length: None };
-        let all = length.changed(all);
-        assert_eq!(words(&all), "LENGTH 5 HELD 6 RATE 7 PER 8 REMEMBER 9");
-        assert_eq!(all.changed(LimitChange::default()), all);
-        let rate = LimitChange { length: Some(0), held: Some(0), remember: Some(0), rate: None };
-        assert_eq!(words(&all.changed(rate)), "RATE 7 PER 8");
-        let no_rate = LimitChange { rate: Some((0, 0)), ..LimitChange::default() };
-        assert_eq!(words(&all.changed(no_rate)), "LENGTH 5 HELD 6 REMEMBER 9");
-        assert_eq!(all.changed(rate).changed(no_rate), none);
-    }
-
     #[test]
     fn a_changed_rate_keeps_counting() {
         let rate = |most, per| LimitChange { rate: Some((most, per)), ..LimitChange::default() };

@@ -35,7 +35,6 @@ impl Rules {
         self.pause.is_some_and(|pause| pause.is_on(now))
     }
 
-    /// Returns the limits.
     #[inline]
     pub fn limits(&self) -> &Limits {
         match &self.limits {
@@ -44,7 +43,6 @@ impl Rules {
         }
     }
 
-    /// Changes the limits.
     pub fn limit(&mut self, change: LimitChange) {
         let new = self.limits().changed(change);
         self.limits = new.has_any().then(|| Box::new(new));
@@ -134,7 +132,6 @@ pub enum Route {
     List { dest: Box<[u8]>, end: End },
 }
 
-/// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The tail, as by RPUSH.
@@ -161,7 +158,6 @@ impl MaxLen {
 }
 
 impl Policy {
-    /// Returns the route, if the policy has one.
     pub fn route(&self) -> Option<&Route> {
         match self {
             Self::Hold => None,
@@ -324,33 +320,6 @@ mod tests {
         bounds: Bounds::NONE,
         group: None,
     };
-
-    #[test]
-    fn a_policy_returns_its_words_and_the_memory_of_its_names() {
-        let stream = |maxlen| Route::Stream { dest: b"dest"[..].into(), maxlen };
-        let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-        let list = |end| Route::List { dest: b"dest"[..].into(), end };
-        let routes = [
-            (list(End::Right), "LIST dest", 4),
-            (list(End::Left), "LIST dest LEFT", 4),
-            (Route::Drop, "DROP", 0),
-            (stream(None), "STREAM dest", 4),
-            (stream(maxlen(7, false)), "STREAM dest MAXLEN = 7", 4),
-            (stream(maxlen(u64::MAX, true)), "STREAM dest MAXLEN ~ 18446744073709551615", 4),
-            (Route::Publish { channel: b"channel"[..].into() }, "PUBLISH channel", 7),
-        ];
-        for (route, words, memory) in routes {
-            let limit = Policy::HoldDeliveries { deliveries: 65_535, route: route.clone() };
-            let limited = format!("HOLD DELIVERIES 65535 {words}");
-            for (policy, words) in [(Policy::Send(route), words), (limit, &limited)] {
-                assert_eq!(policy.words(Trust::Confirmed).join(&b' '), words.as_bytes());
-                assert_eq!(policy.memory(), memory, "{words}");
-            }
-        }
-        let words = Policy::default().words(Trust::Confirmed).join(&b' ');
-        assert_eq!((words, Policy::Hold.memory()), (b"HOLD".into(), 0));
-    }
-
     #[test]
     fn a_pause_ends_at_its_moment_or_never_by_itself() {
         let until = Pause::until(100);
@@ -364,15 +333,6 @@ mod tests {
         assert_eq!(Pause::until(DEADLINE_MAX).group_end(), DEADLINE_MAX - 1);
         assert_eq!(Pause::of_group(0), None);
     }
-
-    #[test]
-    fn only_a_limit_both_keeps_and_sends() {
-        let limit = Policy::HoldDeliveries { deliveries: 2, route: Route::Drop };
-        let policies = [Policy::Hold, limit, Policy::Send(Route::Drop)];
-        assert_eq!(policies.each_ref().map(Policy::holds), [true, true, false]);
-        assert_eq!(policies.each_ref().map(Policy::limits_deliveries), [false, true, false]);
-    }
-
     #[test]
     fn a_limit_routes_elements_from_that_delivery_on_or_from_their_own() {
         let element = |deliveries, own| Element {

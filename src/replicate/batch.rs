@@ -118,7 +118,6 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds an id.
     pub fn push(&mut self, id: &[u8]) {
         if self.is_unheard() {
             return;

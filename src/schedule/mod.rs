@@ -174,7 +174,6 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Returns the id of an occurrence.
 pub fn id(name: &[u8], moment: u64) -> Vec<u8> {
     [name, b"@", moment.to_string().as_bytes()].concat()
 }

@@ -28,7 +28,6 @@ const REFILE_WORK: usize = if TINY { 1 } else { 16 };
 const AS_KNOWN: u64 = i64::MAX as u64;
 
 impl Groups {
-    /// Returns the settings of a group.
     #[inline(always)]
     pub(super) fn own(&self, group: Group) -> GroupSettings {
         let has_own = self.table.get(group).has_settings;
@@ -125,7 +124,6 @@ impl GroupsMut<'_> {
         }
     }
 
-    /// Changes the limits of each group.
     pub fn set_each(&mut self, limits: GroupLimits) {
         self.rules.each = limits;
         self.fit_all();

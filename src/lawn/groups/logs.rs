@@ -66,7 +66,6 @@ impl Logs {
         *bytes += log.rate.memory();
     }
 
-    /// Sets the log of a group.
     pub fn set(&mut self, group: Group, rate: Rate) {
         self.remove(group);
         self.bytes += rate.memory();

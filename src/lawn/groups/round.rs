@@ -27,7 +27,6 @@ impl Round {
         table.get_mut(group).entered = now as u32;
     }
 
-    /// Inserts a group at the front.
     pub fn push_front(&mut self, table: &mut Table, group: Group) {
         self.link(table, group, None);
     }

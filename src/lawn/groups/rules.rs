@@ -46,7 +46,6 @@ pub struct Enforced {
     pub rate: bool,
 }
 
-/// The settings of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupSettings {
     /// Elements to give out in one turn, from 1 on.

@@ -162,7 +162,6 @@ impl Table {
         self.index.len
     }
 
-    /// Lists all groups.
     pub fn all(&self) -> Vec<Group> {
         self.some(0, usize::MAX).0
     }

@@ -53,13 +53,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns the first node.
     #[inline(always)]
     pub fn first(&self) -> Option<Handle> {
         self.ends[LEFT]
     }
 
-    /// Returns the last node.
     #[inline(always)]
     pub fn last(&self) -> Option<Handle> {
         self.ends[RIGHT]
@@ -77,7 +75,6 @@ impl Tree {
         found
     }
 
-    /// Inserts a node with this rank.
     #[inline(always)]
     pub fn insert(&mut self, nodes: &mut impl Nodes, node: Handle, rank: Rank) {
         let Some((mut above, mut side)) = self.ends[RIGHT].map(|last| (last, RIGHT)) else {

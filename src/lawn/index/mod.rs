@@ -57,7 +57,6 @@ pub struct Vacancy {
     hash: IdHash,
 }
 
-/// The index of a lawn.
 #[derive(Clone)]
 pub struct Index {
     hasher: RandomState,
@@ -114,7 +113,6 @@ impl Index {
         self.len += 1;
     }
 
-    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: IdHash) {
         let table = &self.tables[self.table_of(hash)];

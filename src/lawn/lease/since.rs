@@ -27,7 +27,6 @@ impl Since {
         Self { moment, waited: moment.saturating_sub(deadline) }
     }
 
-    /// Returns what is stored of it.
     #[inline]
     pub(in super::super) fn stored(self) -> Self {
         Self { moment: self.moment.min(Self::MAX), waited: self.waited.min(Self::MAX) }
@@ -38,7 +37,6 @@ impl Since {
         self.moment.saturating_sub(self.waited)
     }
 
-    /// Returns whether it is known.
     pub(in super::super) fn is_known(&self) -> bool {
         self.moment > 0
     }

@@ -75,7 +75,6 @@ impl Tokens {
         self.0.get(self.0.find(rank.number())?)
     }
 
-    /// Inserts a rank that is not there.
     pub(super) fn insert(&mut self, rank: Rank, token: Token, since: Since) {
         self.0.insert(Entry::new(rank, token, since));
     }

@@ -105,12 +105,10 @@ fn from(place: usize) -> u64 {
     u64::MAX.unbounded_shl(place as u32)
 }
 
-/// Returns the position of the lowest bit.
 fn lowest(bits: u64) -> Option<usize> {
     if bits == 0 { None } else { Some(bits.trailing_zeros() as usize) }
 }
 
-/// Returns the position of the highest bit.
 fn highest(bits: u64) -> Option<usize> {
     if bits == 0 { None } else { Some(bits.ilog2() as usize) }
 }
@@ -293,7 +291,6 @@ pub struct BlockView<'a> {
 }
 
 impl<'a> BlockView<'a> {
-    /// Returns the handle at a place, if the place is taken.
     pub fn at(self, place: usize) -> Option<Handle> {
         if self.meta.is_taken(place) { self.block.handle(place) } else { None }
     }

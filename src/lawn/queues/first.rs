@@ -23,7 +23,6 @@ impl Queues {
         queue.ends.map(|ends| ends.0)
     }
 
-    /// Prefetches the second block of a queue, if it has one.
     pub fn prefetch_second_block(&self, number: QueueNumber) {
         if let Some((head, tail)) = self.queues[usize::from(number)].ends
             && head != tail

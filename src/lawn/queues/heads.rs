@@ -30,7 +30,6 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Returns the second-earliest head.
     pub(super) fn second(&self) -> Option<Head> {
         let children = self.heap.get(1..)?.iter().take(CHILDREN);
         children.min_by_key(|head| head.0).copied()

@@ -45,7 +45,6 @@ impl Blocks {
         (keys, meta.len())
     }
 
-    /// Returns the rank of an element.
     pub(super) fn rank(&self, records: &Records, block: Handle, place: usize) -> Rank {
         records.rank(self.view(block).at(place).expect("a taken place"))
     }

@@ -41,7 +41,6 @@ impl Item for Entry {
     }
 }
 
-/// Returns a queue, a deadline and a push number as one number.
 #[inline(always)]
 fn key(queue: QueueNumber, Rank { deadline, push }: Rank) -> u128 {
     let push = push.min(Rank::PUSHES - 1);

@@ -190,7 +190,6 @@ impl Small {
         self.find(id).filter(|entry| entry.token(&self.bytes) == Some(token)).map(|entry| entry.at)
     }
 
-    /// Returns the element at an offset.
     #[inline(never)]
     pub fn at(&self, at: usize) -> Element<'_> {
         self.element(&PackedElement::read(&self.bytes, at))
@@ -416,7 +415,6 @@ impl Small {
         self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides.at)
     }
 
-    /// Counts the TTLs.
     fn different_ttls(&self) -> u16 {
         let mut ttls: Vec<_> = self.entries().map(|entry| entry.ttl(&self.bytes)).collect();
         ttls.sort_unstable();

@@ -92,7 +92,6 @@ impl PackedHeader {
         header
     }
 
-    /// Returns whether the header has deliveries.
     pub(super) fn has_deliveries(&self) -> bool {
         self.bytes[0] & DELIVERED != 0
     }

@@ -106,7 +106,6 @@ impl Records {
         units.first_chunk_mut().expect("a slot has more")
     }
 
-    /// Returns the group of a record that is in one.
     #[inline(always)]
     pub fn group(&self, handle: Handle) -> Group {
         let group = read(self.front(handle), GROUP);

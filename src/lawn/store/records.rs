@@ -173,7 +173,6 @@ impl<'a> Record<'a> {
         self.bytes.len() - part(rest).1.len()
     }
 
-    /// Returns whether the element is in a group.
     #[inline(always)]
     pub fn is_grouped(&self) -> bool {
         self.header[PLACE] & GROUPED != 0
@@ -185,7 +184,6 @@ impl<'a> Record<'a> {
         if self.is_grouped() { Some(self.records.group(self.handle)) } else { None }
     }
 
-    /// Returns whether the record has this id.
     #[inline(always)]
     pub fn has_id(&self, id: &[u8]) -> bool {
         // Another first byte means another id, or a length of more than one byte.
@@ -292,7 +290,6 @@ impl Header<'_> {
         spot_of(self.0)
     }
 
-    /// Sets the record's rank and spot.
     #[inline(always)]
     pub fn set_rank(self, rank: Rank, spot: Spot) {
         put_rank(self.0, rank);
@@ -398,7 +395,6 @@ impl Records {
         Record { header, bytes, handle, records: self }
     }
 
-    /// Prefetches a record.
     #[inline(always)]
     pub fn prefetch(&self, handle: Handle) {
         let units = self.slab.get(handle);
@@ -415,7 +411,6 @@ impl Records {
         self.get(handle).rank()
     }
 
-    /// Sets a record's spot.
     pub fn set_spot(&mut self, handle: Handle, spot: Spot) {
         put_spot(self.header_mut(handle), spot);
     }
@@ -425,7 +420,6 @@ impl Records {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// Sets the bounds of a record that has some.
     pub fn set_bounds(&mut self, handle: Handle, bounds: Bounds) {
         let at = LENGTHS + self.get(handle).bounds_at();
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
@@ -504,7 +498,6 @@ impl Records {
         self.slab.len()
     }
 
-    /// Returns the slot that a record is in.
     #[inline(always)]
     fn slot(&self, handle: Handle) -> Handle {
         if self.secret != 0 && self.get(handle).is_grouped() {
@@ -522,7 +515,6 @@ impl Records {
     }
 }
 
-/// Returns the encoded size of id and payload.
 #[inline(always)]
 fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
     length_bytes(id.len()) + length_bytes(payload.len()) + id.len() + payload.len()

@@ -48,7 +48,6 @@ pub(super) fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the ids that are there, sorted.
 pub(super) fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
     let mut ids: Vec<_> = oracle.elements.iter().map(|element| element.0.clone()).collect();
     ids.sort();

@@ -250,7 +250,6 @@ impl Turns {
         first.map(|((deadline, _), first)| (deadline, first))
     }
 
-    /// Returns the names of the list.
     pub(super) fn names(&self) -> Vec<&[u8]> {
         self.round.iter().map(|it| &it.0[..]).collect()
     }
