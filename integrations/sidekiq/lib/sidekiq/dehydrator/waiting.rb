@@ -81,13 +81,13 @@ module Sidekiq::Dehydrator
     # Yields the rows of all queues, the last due first, like Sidekiq's sets.
     def each_row_from_last(&block)
       sources = all_keys.map { |key| enum_for(:from_last, key) }
-      merge(sources) { |row| -row.deadline }.each(&block)
+      Waiting.merge(sources) { |row| -row.deadline }.each(&block)
     end
 
     # Returns the rows of all queues, in the order of deadlines, without their elements.
     def in_order
       sources = all_keys.map { |key| rows_of(key, elements: false) }
-      merge(sources) { |row| row.deadline }
+      Waiting.merge(sources) { |row| row.deadline }
     end
 
     # Adds missing fields to rows; omits jobs that are gone meanwhile.
@@ -122,24 +122,22 @@ module Sidekiq::Dehydrator
     # Merges sorted enumerators, by the key that the block returns.
     def self.merge(sources)
       Enumerator.new do |out|
-        heads = sources.filter_map { |source| peek(source) }
-        until heads.empty?
-          row, source = heads.min_by { |head, _| yield head }
-          out << row
-          source.next
-          heads.delete_if { |_, other| other.equal?(source) }
-          following = peek(source)
-          heads << following if following
+        left = sources.select { |source| more?(source) }
+        until left.empty?
+          first = left.min_by { |source| yield source.peek }
+          out << first.next
+          left.delete(first) unless more?(first)
         end
       end
     end
 
-    def self.peek(source)
-      [source.peek, source]
+    def self.more?(source)
+      source.peek
+      true
     rescue StopIteration
-      nil
+      false
     end
-    private_class_method :peek
+    private_class_method :more?
 
     # Two jobs are the same if their contents are, whenever they were stored.
     def self.known_by(job)
@@ -213,13 +211,13 @@ module Sidekiq::Dehydrator
     end
 
     # Returns a key whose length is limited. If it is watched, what has been found to fit is not refused.
-  def self.limited(conn, key)
-    key unless fields(conn.call("DEHYDRATOR.INFO", key))["length-limit"].zero?
-  rescue Errors::COMMAND
-    nil
-  end
+    def self.limited(conn, key)
+      key unless fields(conn.call("DEHYDRATOR.INFO", key))["length-limit"].zero?
+    rescue Errors::COMMAND
+      nil
+    end
 
-  # Returns how many of so many jobs fit into a key, and why no more do.
+    # Returns how many of so many jobs fit into a key, and why no more do.
     def self.room(conn, key, count)
       told = fields(conn.call("DEHYDRATOR.INFO", key))
       room = told["length-limit"].zero? ? count : [told["length-limit"] - told["length"], 0].max
@@ -229,10 +227,6 @@ module Sidekiq::Dehydrator
     end
 
     private
-
-    def merge(sources, &block)
-      Waiting.merge(sources, &block)
-    end
 
     def send_all(conn, pairs)
       groups = pairs.group_by { |job, _| job["queue"] }
