@@ -41,7 +41,10 @@ func (w *Worker) do(ctx context.Context, d *delivery) (err error) {
 		var free context.CancelFunc
 		inner, free = context.WithTimeoutCause(inner, limit, ErrTimeout)
 		defer free()
-		if !w.config.KeepPlace {
+		if w.config.KeepPlace {
+			tell := func() { w.log(slog.LevelWarn, d, "a task takes too long, and keeps its place until it ends") }
+			defer time.AfterFunc(limit, tell).Stop()
+		} else {
 			timer := time.NewTimer(limit)
 			defer timer.Stop()
 			late = timer.C

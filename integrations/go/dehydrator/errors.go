@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,15 +109,9 @@ var passing = []string{
 func passes(err error) bool {
 	if reply, ok := replied(err); ok {
 		word, _, _ := strings.Cut(reply, " ")
-		for _, one := range passing {
-			if word == one {
-				return true
-			}
-		}
-		return strings.HasPrefix(reply, "ERR max number of clients")
+		return slices.Contains(passing, word) || strings.HasPrefix(reply, "ERR max number of clients")
 	}
-	lasting := errors.Is(err, redis.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, errReply)
-	return !lasting
+	return !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled) && !errors.Is(err, errReply)
 }
 
 // replied returns the text of an error that the server replied.

@@ -505,9 +505,10 @@ func TestAHandlerThatGoesOnCanKeepItsPlaceAndThatOfItsGroup(t *testing.T) {
 	jobs := queueOf[string](t, realserver.Start(t))
 	equal(t, jobs.Limit(ctx, dehydrator.EachHeld(1)), nil)
 	var done list[string]
-	goOn := make(chan struct{})
+	goOn, log := make(chan struct{}), &logged{}
 	config := dehydrator.Config{
 		Concurrency: 2, Lease: 300 * time.Millisecond, Timeout: 100 * time.Millisecond, KeepPlace: true, Attempts: 1,
+		Logger: log.logger(),
 	}
 	start(t, config, jobs.HandleFunc(func(ctx context.Context, task *dehydrator.Task[string]) error {
 		switch task.Payload {
@@ -534,6 +535,7 @@ func TestAHandlerThatGoesOnCanKeepItsPlaceAndThatOfItsGroup(t *testing.T) {
 	time.Sleep(time.Second)
 	equal(t, done.len(), 0)
 	equal(t, must(jobs.Info(ctx))(t).Leased, 2)
+	equal(t, strings.Contains(log.with("keeps its place"), "too long"), true)
 	close(goOn)
 	until(t, empty(t, jobs))
 	all := done.all()
