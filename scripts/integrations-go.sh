@@ -63,6 +63,18 @@ if ! grep -q "/dehydrator $version\$" integrations/go/dehydrator/oteldehydrator/
     echo "integrations-go.sh: integrations/go/dehydrator/oteldehydrator/go.mod requires another version than $version." >&2
     exit 1
 fi
+# The first two pieces of code on the page compile: a worker, and a client.
+page=$PWD/integrations/go/dehydrator/internal/readme/readme.go
+awk 'BEGIN { print "package readme\nfunc use(...any) {}\nfunc send(context.Context, string) error { return nil }\nfunc program() {" }
+    /^```go$/ { on = ++count <= 2; if (count == 2) print "use(err)\n{" ; next } /^```$/ { on = 0 } on
+    END { print "use(id, results, info, count, schedules, letters, err)\n}\n}" }' integrations/go/README.md >"$place/body"
+{
+    sed 1q "$place/body"
+    printf 'import "%s"\n' context os/signal syscall time github.com/redis/go-redis/v9 dehydrator.invalid/source/integrations/go/dehydrator
+    sed 1d "$place/body"
+} >"$place/readme.go"
+echo "{\"Replace\": {\"$page\": \"$place/readme.go\"}}" >"$place/overlay.json"
+tool dehydrator build -overlay "$place/overlay.json" ./internal/readme
 tool dehydrator vet ./...
 tool oteldehydrator vet ./...
 

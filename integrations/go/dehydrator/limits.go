@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -121,22 +122,16 @@ func (q *Queue[T]) Limit(ctx context.Context, limits ...LimitOption) error {
 	if l.wrong != nil {
 		return l.wrong
 	}
-	for _, one := range [][]any{withWords(l.group.words(), l.of), withWords([]any{"EACH"}, l.each)} {
-		if one == nil {
+	for _, one := range []struct{ scope, words []any }{{l.group.words(), l.of}, {[]any{"EACH"}, l.each}} {
+		if len(one.words) == 0 {
 			continue
 		}
-		if _, err := q.server.ask(ctx, append([]any{"DEHYDRATOR.LIMIT", q.settings.name}, one...)...); err != nil {
+		words := slices.Concat([]any{"DEHYDRATOR.LIMIT", q.settings.name}, one.scope, one.words)
+		if _, err := q.server.ask(ctx, words...); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func withWords(scope, words []any) []any {
-	if len(words) == 0 {
-		return nil
-	}
-	return append(scope, words...)
 }
 
 // Limits returns the limits of the queue, or those that apply to a group.
