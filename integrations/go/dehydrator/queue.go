@@ -98,7 +98,7 @@ type Item[T any] struct {
 func NewItem[T any](payload T, options ...Option) Item[T] { return Item[T]{payload, options} }
 
 // EnqueueMany puts many tasks into the queue. The options apply to each, beside its own. Up to a thousand items, or a megabyte,
-// are sent in a command, if they have the same options except [TaskID], [ProcessIn] and [Timeout].
+// are sent in a command: of those beside each other that have the same options, except [TaskID], [ProcessIn] and [Timeout].
 //
 // It returns what became of each item, and after an error of those before it. Wrong options are found before anything is sent.
 func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...Option) (results []Result, err error) {
@@ -149,7 +149,8 @@ func (q *Queue[T]) EnqueueMany(ctx context.Context, items []Item[T], options ...
 		words = append(words, ttl, element, names[i])
 		weight += len(element)
 	}
-	return results, flush(len(items))
+	err = flush(len(items))
+	return results, err
 }
 
 // Cancel removes tasks, waiting or with a worker, and returns how many existed.
