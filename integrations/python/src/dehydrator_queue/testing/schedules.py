@@ -66,7 +66,7 @@ class Schedules(Keys):
                 raise refused("ERR", "the schedule never occurs: not from now on, or not before its end")
         else:
             schedule.next = None
-        it.schedules[name] = schedule
+        _set(it, schedule)
         return 1
 
     def _first(self, plan: bytes, start: int | None) -> int:
@@ -77,7 +77,7 @@ class Schedules(Keys):
         key, *names = words
         some = self._at(key).schedules
         if not names:
-            names = sorted(some, key=lambda name: (MAX if some[name].next is None else some[name].next, name))
+            names = sorted(some, key=lambda name: _moment(some[name]))
         return [self._listed(some[name]) if name in some else None for name in names]
 
     def _listed(self, one: Schedule) -> list[Any]:
@@ -99,6 +99,8 @@ class Schedules(Keys):
             raise refused("ERR", f"no such schedule {name.decode(errors='replace')!r}")
         schedule: Schedule = one
         changed, schedule.paused = schedule.paused != paused, paused
+        if changed:
+            _set(self._at(key), schedule)
         if changed and not paused and one.next is not None:
             past, ms = self._now - one.next, int(one.plan)
             one.follow(one.next if past < 0 else one.next + (past // ms + 1) * ms)
@@ -122,6 +124,13 @@ class Schedules(Keys):
             else:
                 due.missed += 1
             due.follow(moment + int(due.plan))
+            _set(it, due)
+
+
+def _set(it: Dehydrator, one: Schedule) -> None:
+    """Sets a schedule: of those with one moment, the one that was set first occurs first."""
+    it.schedules.pop(one.name, None)
+    it.schedules[one.name] = one
 
 
 def _moment(one: Schedule) -> int:
