@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,49 +15,26 @@ from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.confirming import Confirming
 from dehydrator_queue.aio.wide.pollers import Pollers
-from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.options import Duration, flag
+from dehydrator_queue.options import flag
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.steps import run_async
-from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log, too_long
-from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, log, too_long
 from dehydrator_queue.worker.threads import SLICE
 
 
-class Worker(Working):
+class Worker(Working[Queue[Any]]):
     """Takes due jobs, and awaits `work` with each Job, `concurrency` of them at a time.
 
     Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job, or of
     one that takes too long, is cancelled.
     """
 
+    _kind = Queue
     # A cancellation of a task of its own, as when the loop ends, is one of the work.
     _failures = (Exception, asyncio.CancelledError)
 
-    def __init__(
-        self,
-        queues: Queue[Any] | Sequence[Queue[Any]],
-        work: Callable[[Job], Awaitable[Any]],
-        *,
-        concurrency: int = 1,
-        lease: Duration = 60.0,
-        attempts: Attempts = "queue",
-        timeout: Timeout = None,
-        backoff: Backoff | None = None,
-        block: Duration = 2.0,
-        hooks: Hooks | None = None,
-        stop_timeout: Duration | None = None,
-        keep_place: bool = False,
-        wait_replicas: int = 0,
-    ) -> None:
-        """See dehydrator_queue.Worker."""
-        if not is_coroutine(work):
-            raise TypeError("the `work` is no coroutine function (async def): use dehydrator_queue.Worker")
-        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout, keep_place)
-        super().__init__(by_name(queues, Queue), settings, hooks, wait_replicas)
-        self._work = work
+    def _prepare(self) -> None:
         self._works: dict[int, asyncio.Future[Any]] = {}
         self._is_running = False
         self._tasks: set[asyncio.Task[None]] = set()

@@ -8,22 +8,34 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
+from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.errors import QueueFull, Reject, TookTooLong, TooLate, reason_of
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.options import MOST_ATTEMPTS, Duration, in_seconds, instance, whole
+from dehydrator_queue.options import (
+    MOST_ATTEMPTS,
+    Duration,
+    attempts_of,
+    flag,
+    in_seconds,
+    instance,
+    milliseconds,
+    whole,
+)
 from dehydrator_queue.queue.commands import Commands, Flow, Question, new_token, poll
 from dehydrator_queue.queue.library import ResponseError, addresses, holds_one, passes, read_timeout, reply_in
 from dehydrator_queue.queue.server import checking
 from dehydrator_queue.steps import Steps
 from dehydrator_queue.worker.running import Running
-from dehydrator_queue.worker.settings import CUT_OFF, Settings
+from dehydrator_queue.worker.settings import CUT_OFF, USUAL, Attempts, Settings, Timeout
 
 log = logging.getLogger("dehydrator_queue")
+
+Q = TypeVar("Q")
 
 #: The reply timeout beyond the block, in seconds.
 GRACE = 5.0
@@ -74,9 +86,11 @@ def is_coroutine(work: Any) -> bool:
     return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(work, "__call__", None))  # noqa: B004
 
 
-class Working:
+class Working(Generic[Q]):
     """A worker, without what waits."""
 
+    #: Its queues: of threads, or of asyncio.
+    _kind: ClassVar[type[Any]]
     #: What sends commands about leases, and what also waits for replicas.
     _leases: Any
     _sure: Any
@@ -84,17 +98,62 @@ class Working:
     _work_on: Callable[[Delivery, Job, float], Any]
     _failures: type[BaseException] | tuple[type[BaseException], ...] = BaseException
 
-    def __init__(self, queues: dict[str, Any], settings: Settings, hooks: Hooks | None, wait_replicas: int) -> None:
+    def __init__(
+        self,
+        queues: Q | Sequence[Q],
+        work: Callable[[Job], Any],
+        *,
+        concurrency: int = 1,
+        lease: Duration = 60.0,
+        attempts: Attempts = "queue",
+        timeout: Timeout = None,
+        backoff: Backoff | None = None,
+        block: Duration = 2.0,
+        hooks: Hooks | None = None,
+        stop_timeout: Duration | None = None,
+        keep_place: bool = False,
+        wait_replicas: int = 0,
+    ) -> None:
+        """Several queues are polled in their order: the first with due jobs is served.
+
+        `attempts`: by default what the policy of the queue says, or 5. A number becomes the policy of a queue that has
+        none; if that has another one, the fewer count. None: without limit, and no policy is set. `timeout`: how long
+        the work of a job may take, or a function of the job that tells; then the attempt has failed: `job.lost` is set,
+        and another job takes its place; with `keep_place` it fails only when the work has ended, so that no two of a
+        group run at once. `block`: how long a POLL blocks in the server, and so how long a stop can take.
+        `stop_timeout`: how long a stop waits for work to end; by default without limit. `wait_replicas`: for queues
+        with `keys`, a job begins when so many replicas have its lease, and it is settled when they have that.
+        """
+        instance("work", work, Callable, "a function of a job")
+        if is_coroutine(work) != self._kind._is_asyncio:
+            is_one = "is a coroutine function (async def): use dehydrator_queue.aio.Worker"
+            is_none = "is no coroutine function (async def): use dehydrator_queue.Worker"
+            raise TypeError(f"the `work` {is_none if self._kind._is_asyncio else is_one}")
+        by_queue = isinstance(attempts, str) and attempts == "queue"
+        if timeout is not None and not callable(timeout):
+            in_seconds("timeout", timeout, 0.001)
         whole("wait_replicas", wait_replicas, 0)
         instance("hooks", hooks, (Hooks, type(None)), "an instance of Hooks")
-        self._queues = queues
-        self._is_wide = are_wide(queues.values(), wait_replicas)
+        self._settings = Settings(
+            concurrency=whole("concurrency", concurrency),
+            # It is renewed three times in its time.
+            lease_ms=milliseconds("lease", lease, 100),
+            block_ms=milliseconds("block", block),
+            attempts=USUAL if by_queue else None if attempts is None else attempts_of(attempts),
+            by_queue=by_queue,
+            backoff=instance("backoff", backoff or Backoff(), Backoff, "a Backoff"),
+            stop_timeout=math.inf if stop_timeout is None else in_seconds("stop_timeout", stop_timeout),
+            timeout=timeout,
+            keep_place=flag("keep_place", keep_place),
+        )
+        self._work = work
+        self._queues = by_name(queues, self._kind)
+        self._is_wide = are_wide(self._queues.values(), wait_replicas)
         self._wait_replicas = wait_replicas
         #: By key.
         self._commands: dict[str, Commands] = {}
         if not self._is_wide:
-            self._commands = {name: queue._commands for name, queue in queues.items()}
-        self._settings = settings
+            self._commands = {name: queue._commands for name, queue in self._queues.items()}
         self._hooks = Guarded(hooks or Hooks())
         self._running = Running()
         #: How often jobs are delivered, by key, where the policy of the queue says.
@@ -108,6 +167,10 @@ class Working:
         self._stop_by = math.inf
         self._signals = 0
         self._pid = 0
+        self._prepare()
+
+    def _prepare(self) -> None:
+        raise NotImplementedError
 
     def stop(self, timeout: Duration | None = None) -> None:
         """Makes the worker take no more jobs, finish its current ones, and return from `run`.

@@ -10,7 +10,7 @@ from typing import Literal
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.errors import Retry
 from dehydrator_queue.job import Job
-from dehydrator_queue.options import Duration, attempts_of, flag, in_seconds, instance, milliseconds, whole
+from dehydrator_queue.options import Duration, in_seconds
 
 #: How often a job is delivered where neither the queue nor the worker says.
 USUAL = 5
@@ -38,34 +38,6 @@ class Settings:
     timeout: Timeout = None
     #: Whether work that takes too long keeps its place until it ends.
     keep_place: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        concurrency: int,
-        lease: Duration,
-        block: Duration,
-        attempts: Attempts,
-        backoff: Backoff | None,
-        stop_timeout: Duration | None,
-        timeout: Timeout = None,
-        keep_place: bool = False,
-    ) -> Settings:
-        by_queue = isinstance(attempts, str) and attempts == "queue"
-        if timeout is not None and not callable(timeout):
-            in_seconds("timeout", timeout, 0.001)
-        return cls(
-            concurrency=whole("concurrency", concurrency),
-            # It is renewed three times in its time.
-            lease_ms=milliseconds("lease", lease, 100),
-            block_ms=milliseconds("block", block),
-            attempts=USUAL if by_queue else None if attempts is None else attempts_of(attempts),
-            by_queue=by_queue,
-            backoff=instance("backoff", backoff or Backoff(), Backoff, "a Backoff"),
-            stop_timeout=math.inf if stop_timeout is None else in_seconds("stop_timeout", stop_timeout),
-            timeout=timeout,
-            keep_place=flag("keep_place", keep_place),
-        )
 
     @property
     def renewal(self) -> float:

@@ -7,13 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from dehydrator_queue.backoff import Backoff
-from dehydrator_queue.hooks import Hooks
 from dehydrator_queue.job import Delivery, Job
-from dehydrator_queue.options import Duration, flag, instance
+from dehydrator_queue.options import flag
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import Queue
 from dehydrator_queue.queue.server import Server
@@ -21,13 +18,12 @@ from dehydrator_queue.steps import run
 from dehydrator_queue.wide.confirming import Confirming
 from dehydrator_queue.wide.permits import Permits
 from dehydrator_queue.wide.pollers import Pollers
-from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, by_name, is_coroutine, log, too_long
+from dehydrator_queue.worker.base import MOST_AT_ONCE, Working, log, too_long
 from dehydrator_queue.worker.cancellations import Cancellations
-from dehydrator_queue.worker.settings import Attempts, Settings, Timeout
 from dehydrator_queue.worker.threads import Threads
 
 
-class Worker(Working):
+class Worker(Working[Queue[Any]]):
     """Takes due jobs, and calls `work` with each Job, in `concurrency` threads.
 
     If `work` returns, the job is settled. If it raises an error, the job is delivered again, after a back-off, until it
@@ -35,41 +31,11 @@ class Worker(Working):
     If the worker dies, another worker gets the job when the lease expires.
     """
 
-    def __init__(
-        self,
-        queues: Queue[Any] | Sequence[Queue[Any]],
-        work: Callable[[Job], Any],
-        *,
-        concurrency: int = 1,
-        lease: Duration = 60.0,
-        attempts: Attempts = "queue",
-        timeout: Timeout = None,
-        backoff: Backoff | None = None,
-        block: Duration = 2.0,
-        hooks: Hooks | None = None,
-        stop_timeout: Duration | None = None,
-        keep_place: bool = False,
-        wait_replicas: int = 0,
-    ) -> None:
-        """Several queues are polled in their order: the first with due jobs is served.
+    _kind = Queue
 
-        `attempts`: by default what the policy of the queue says, or 5. A number becomes the policy of a queue that has
-        none; if that has another one, the lesser counts. None: without limit, and no policy is set.
-        `timeout`: how long the work of a job may take, or a function of the job that tells; then the attempt has
-        failed: `job.lost` is set, and another job takes its place; with `keep_place` only when the work has ended, so
-        that no two of a group run at once. `block`: how long a POLL blocks in the server, and
-        so how long a stop can take. `stop_timeout`: how long a stop waits for work to end; by default without limit.
-        `wait_replicas`: for queues with `keys`, a job begins when so many replicas have its lease, and it is settled
-        when they have that.
-        """
-        instance("work", work, Callable, "a function of a job")
-        if is_coroutine(work):
-            raise TypeError("the `work` is a coroutine function: use dehydrator_queue.aio.Worker")
-        settings = Settings.of(concurrency, lease, block, attempts, backoff, stop_timeout, timeout, keep_place)
-        super().__init__(by_name(queues, Queue), settings, hooks, wait_replicas)
-        self._work = work
+    def _prepare(self) -> None:
         self._one = threading.Lock()
-        self._free: threading.Semaphore | Permits = threading.Semaphore(concurrency)
+        self._free: threading.Semaphore | Permits = threading.Semaphore(self._settings.concurrency)
 
     def run(self, *, signals: bool = True) -> None:
         """Works until `stop`, or SIGTERM or SIGINT. Raises permanent errors.
