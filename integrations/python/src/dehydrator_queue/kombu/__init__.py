@@ -12,8 +12,7 @@ from kombu.transport import TRANSPORT_ALIASES, _transport_cache
 from dehydrator_queue.kombu import celery_control
 from dehydrator_queue.kombu.channel import Channel, SentinelChannel
 from dehydrator_queue.kombu.cluster.transport import ClusterTransport
-from dehydrator_queue.kombu.scheme import name_scheme
-from dehydrator_queue.kombu.transport import SentinelTransport, Transport
+from dehydrator_queue.kombu.transport import SentinelTransport, Transport, name_scheme
 
 TRANSPORT_ALIASES.setdefault("dehydrator", "dehydrator_queue.kombu:Transport")
 for name in ("redis", "rediss"):

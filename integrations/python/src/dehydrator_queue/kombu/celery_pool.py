@@ -1,4 +1,4 @@
-"""What the pool of a worker of Celery has, and runs although the connection to the broker has ended.
+"""Which messages a worker of Celery has begun, when its channel ends, and which its pool goes on with.
 
 Celery forgets at that moment what has not begun, as the broker will deliver it again. But a pool of threads runs what
 it was given, and so does a process that has not yet told that it has begun. Celery has no public API for this.
@@ -6,6 +6,7 @@ it was given, and so does a process that has not yet told that it has begun. Cel
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -71,3 +72,38 @@ def _is_handed(request: Any) -> bool:
 
 def _is_sent(job: Any) -> bool:
     return job._write_to is not None and job._write_to._is_alive()
+
+
+def begun_of(tags: Iterable[str]) -> set[str]:
+    """Returns those of these delivery tags whose work may have begun: all of them, where Celery does not tell.
+
+    Celery closes its channel when its pool has ended all work, at a warm shutdown.
+    """
+    state = sys.modules.get("celery.worker.state")
+    if state is None or _is_set(state.should_terminate):
+        return set(tags)
+    if not _is_set(state.should_stop) and not state.all_total_count[0]:
+        # It is no worker.
+        return set(tags)
+    return _active(state).intersection(tags)
+
+
+def kept_of(tags: Iterable[str]) -> set[str]:
+    """Returns those of these delivery tags whose work goes on: those that the pool has, if Celery does not stop."""
+    state = sys.modules.get("celery.worker.state")
+    return set() if state is None or is_stopping() else set(tags).intersection(tags_in_pool(state))
+
+
+def is_stopping() -> bool:
+    """Returns whether a worker of Celery in this process stops."""
+    state = sys.modules.get("celery.worker.state")
+    return state is not None and (_is_set(state.should_stop) or _is_set(state.should_terminate))
+
+
+def _active(state: Any) -> set[str]:
+    return {request.message.delivery_tag for request in state.active_requests}
+
+
+def _is_set(flag: int | bool | None) -> bool:
+    """Returns whether a shutdown was requested: the flag is its exit code, which may be 0."""
+    return flag is not None and flag is not False

@@ -21,10 +21,10 @@ from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import names_of_task, take
 from dehydrator_queue.frameworks.leases import RENEWER, Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
-from dehydrator_queue.kombu.counting import Counting
+from dehydrator_queue.kombu.celery_pool import is_stopping, kept_of
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS, release_in_order
-from dehydrator_queue.kombu.shutdown import is_stopping, kept_of
+from dehydrator_queue.kombu.sending import Sending
 from dehydrator_queue.queue.commands import KEEP, Keep, limit_words, new_token, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
@@ -46,7 +46,7 @@ MOST = 8
 LULL = 0.003
 
 
-class Dehydrated(Counting):
+class Dehydrated(Sending):
     """Sends messages with PUSH, takes them with MPOLL and a lease, and acknowledges them with SETTLE.
 
     Exchanges, bindings, fanout and connections are those of the Redis transport.

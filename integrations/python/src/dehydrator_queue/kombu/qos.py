@@ -7,7 +7,7 @@ from typing import Any
 from kombu.transport import virtual
 
 from dehydrator_queue.frameworks.leases import RENEWER, Leases
-from dehydrator_queue.kombu.shutdown import begun_of
+from dehydrator_queue.kombu.celery_pool import begun_of
 
 
 def release_in_order(leases: Leases, tags: list[str]) -> None:

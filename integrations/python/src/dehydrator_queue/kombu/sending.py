@@ -1,4 +1,4 @@
-"""What a channel sends: messages, and how long their queues live."""
+"""What a channel sends and counts: messages, and how long their queues live."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from kombu.transport import redis as base
+from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps
+from kombu.utils.objects import cached_property
 
 from dehydrator_queue.frameworks.ids import look_words, names_of_message, push_words
 from dehydrator_queue.kombu.eta import delay_ms, within_ms
+from dehydrator_queue.queue.commands import BATCH, pairs
 
 #: The header with the group of a message. Celery's own header `group` is the id of a canvas.
 GROUP = "dehydrator_group"
 
 
 class Sending(base.Channel):
-    """The part of a channel that sends. `Counting` counts them, `Dehydrated` takes them."""
+    """The part of a channel that sends, counts and removes messages. `Dehydrated` takes them."""
 
     #: The key of a queue, after `global_keyprefix`. The Redis transport's list has the name of its
     #: queue, so old and new workers do not disturb each other during a migration.
@@ -99,3 +102,48 @@ class Sending(base.Channel):
                 for words in lifetimes:
                     pipeline.execute_command(*words)
                 pipeline.execute()
+
+    # Counting
+
+    @cached_property
+    def client(self) -> Any:
+        client = self._create_client(asynchronous=True)
+        # Monitors count a queue with `connection.default_channel.client.llen(queue)`.
+        client.llen = self._llen
+        return client
+
+    def _llen(self, name: str) -> Any:
+        """Counts the elements of a list, and the messages of the queue with this name.
+
+        That is in all of its priorities, so that the names of their lists count nothing, and sums are right.
+        """
+        listed = type(self.client).llen(self.client, name)
+        return listed if self.sep in bytes_to_str(name) else listed + self._size(bytes_to_str(name))
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        # That of kombu asks for keys without the global prefix.
+        with self.conn_or_acquire() as client:
+            return any(client.execute_command("DEHYDRATOR.LEN", key) for key in self._keys(queue))
+
+    def _size(self, queue: str) -> int:
+        """Counts the messages that no worker has: due and waiting."""
+        return sum(self._free_in(key) for key in self._keys(queue))
+
+    def _free_in(self, key: str) -> int:
+        with self.conn_or_acquire() as client:
+            told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
+        # Messages with expired leases are in both counts.
+        return int(max(told["due"], told["length"] - told["leased"]))
+
+    def _purge(self, queue: str) -> int:
+        """Removes the messages that no worker has."""
+        return sum(self._purge_key(key) for key in self._keys(queue))
+
+    def _purge_key(self, key: str) -> int:
+        removed, start = 0, "-"
+        with self.conn_or_acquire() as client:
+            while start is not None:
+                start, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH)
+                if free := [id for id, _, _, _, leased in rows if not leased]:
+                    removed += client.execute_command("DEHYDRATOR.REM", key, *free)
+        return removed
