@@ -107,7 +107,7 @@ def test_letters(one: Any) -> None:
 
 @pytest.mark.parametrize("one", VECTORS["put-many"])
 def test_what_became_of_many(one: Any) -> None:
-    (question,) = VERBS.put_many([Item(1, None if one["drawn"] else "a")], False)
+    (question,) = VERBS.put_many([Item(1, None if one["drawn"] else "a")], False, None, None, None)[1]({})
     assert question.read([one["reply"]])[0].result == one["outcome"]
 
 
