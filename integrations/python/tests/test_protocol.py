@@ -108,7 +108,7 @@ def test_letters(one: Any) -> None:
 @pytest.mark.parametrize("one", VECTORS["put-many"])
 def test_what_became_of_many(one: Any) -> None:
     (question,) = VERBS.put_many([Item(1, None if one["drawn"] else "a")], False, None, None, None)[1]({})
-    assert question.read([one["reply"]])[0].result == one["outcome"]
+    assert question.read([one["reply"]])[0][1].result == one["outcome"]
 
 
 @pytest.mark.parametrize("one", VECTORS["reasons"])

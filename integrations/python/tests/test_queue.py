@@ -81,6 +81,22 @@ def test_groups_of_jobs_take_turns(server: RealServer, jobs: Queue) -> None:
     assert [id.decode() for id, _ in told] == ["a1", "b1", "-", "a2", "b2", "a3", "b3"]
 
 
+def test_each_of_many_may_have_options_of_its_own(jobs: Queue) -> None:
+    moment = time.time() + 900
+    items = [
+        Item(1, "a", 600, group="anna", attempts=3),
+        Item(2, "b", at=moment),
+        Item(3, "c", 600, within=60),
+        Item(4, "d", 600, group="anna", attempts=3),
+    ]
+    assert [put.id for put in jobs.put_many(items, group="bert")] == ["a", "b", "c", "d"]
+    assert [jobs.info(group=group)["length"] for group in ("anna", "bert")] == [2, 2]
+    assert abs(jobs.look("b").due - moment) < 0.002
+    told = [pairs(jobs._server.client.execute_command("DEHYDRATOR.LOOK", "jobs", id, "FULL")) for id in "ac"]
+    assert [one["deliveries-limit"] for one in told] == [3, 0]
+    assert told[1]["until"] - told[1]["deadline"] == 60_000
+
+
 def test_of_many_those_that_find_no_room_are_told(jobs: Queue) -> None:
     jobs.limit(length=1)
     assert [put.result for put in jobs.put_many([Item("x"), Item("y")])] == ["stored", "full"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from dehydrator_queue.envelope import unwrap, wrap
+from dehydrator_queue.options import Duration
 
 
 def id_text(id: bytes | str) -> str:
@@ -80,8 +82,12 @@ class Item:
 
     payload: Any
     id: str | bytes | None = None
-    #: In seconds, or a timedelta.
-    delay: Any = 0.0
+    #: This and what follows are those of `Queue.put`.
+    delay: Duration = 0.0
+    at: datetime | float | None = None
+    within: Duration | None = None
+    attempts: int | None = None
+    group: str | bytes | None = None
 
 
 class Put(NamedTuple):

@@ -252,33 +252,48 @@ class Commands:
         within: Duration | None,
         attempts: int | None,
         group: str | bytes | None,
-    ) -> tuple[list[bytes], Callable[[Mapping[str, str]], list[Question[list[Put]]]]]:
-        """Returns the ids, and what makes the questions from the headers."""
-        some = [instance("items", item, Item, "some of Item") for item in items]
-        options = _own_words(replace, within, attempts, group)
-        told = [(name_of(item.id), milliseconds("delay", item.delay), item) for item in some]
+    ) -> tuple[list[bytes], Callable[[Mapping[str, str]], list[Question[list[tuple[int, Put]]]]]]:
+        """Returns the ids, and what makes the questions from the headers. Their results name items by number."""
+        ids: list[bytes] = []
+        #: Those of each command have the same options.
+        alike: dict[tuple[Any, ...], list[tuple[int, int, Item]]] = {}
+        # They are checked without an item, too.
+        _own_words(replace, within, attempts, group)
+        for number, item in enumerate(items):
+            ms, moment = _moment_words(instance("items", item, Item, "some of Item").delay, item.at)
+            own = (
+                within if item.within is None else item.within,
+                attempts if item.attempts is None else item.attempts,
+                group if item.group is None else item.group,
+            )
+            ids.append(name_of(item.id))
+            alike.setdefault((*_own_words(replace, *own), *moment), []).append((number, ms, item))
 
-        def sent(headers: Mapping[str, str]) -> list[Question[list[Put]]]:
-            batches: list[list[tuple[int, bytes, bytes, bool]]] = [[]]
-            weight = 0
-            for id, ms, item in told:
-                element = self.encode(item.payload, headers)
-                if len(batches[-1]) == BATCH or (batches[-1] and weight + len(element) > BATCH_BYTES):
-                    batches.append([])
-                    weight = 0
-                batches[-1].append((ms, element, id, item.id is None))
-                weight += len(element)
-            return [self._batch(batch, options) for batch in batches if batch]
+        def sent(headers: Mapping[str, str]) -> list[Question[list[tuple[int, Put]]]]:
+            questions = []
+            for options, some in alike.items():
+                batch: list[tuple[int, bytes, bytes, int, bool]] = []
+                weight = 0
+                for number, ms, item in some:
+                    element = self.encode(item.payload, headers)
+                    if len(batch) == BATCH or (batch and weight + len(element) > BATCH_BYTES):
+                        questions.append(self._batch(batch, options))
+                        batch, weight = [], 0
+                    batch.append((ms, element, ids[number], number, item.id is None))
+                    weight += len(element)
+                questions.append(self._batch(batch, options))
+            return questions
 
-        return [id for id, _, _ in told], sent
+        return ids, sent
 
-    def _batch(self, batch: list[tuple[int, bytes, bytes, bool]], options: Sequence[Any]) -> Question[list[Put]]:
-        def read(reply: Any) -> list[Put]:
+    def _batch(
+        self, batch: Sequence[tuple[int, bytes, bytes, int, bool]], options: Sequence[Any]
+    ) -> Question[list[tuple[int, Put]]]:
+        def read(reply: Any) -> list[tuple[int, Put]]:
             # A generated id exists only if the same command arrived before.
-            told = zip(batch, reply, strict=True)
             return [
-                Put(id_text(id), "stored" if is_drawn and one == 0 else RESULTS[one])
-                for (_, _, id, is_drawn), one in told
+                (number, Put(id_text(id), "stored" if is_drawn and one == 0 else RESULTS[one]))
+                for (_, _, id, number, is_drawn), one in zip(batch, reply, strict=True)
             ]
 
         words = (word for one in batch for word in one[:3])

@@ -102,14 +102,13 @@ class Opened(Generic[T]):
         return stored
 
     def _putting_many(self, items: Iterable[Item], *terms: Any) -> Flow[list[Put]]:
-        some = list(items)
-        ids, sent = self._commands.put_many(some, *terms)
+        ids, sent = self._commands.put_many(items, *terms)
         yield from self._check_narrow()
-        stored: list[Put] = []
+        stored: dict[int, Put] = {}
         with self._hooks.sending(self.name, ids) as headers:
             for question in sent(headers):
-                stored += yield question
-        return stored
+                stored.update((yield question))
+        return [stored[number] for number in range(len(ids))]
 
     def _check_narrow(self) -> Flow[None]:
         """Raises ValueError if the queue has several keys, and was opened without: nobody would look here."""

@@ -70,7 +70,7 @@ class Queue(Opened[T]):
     ) -> list[Put]:
         """Puts many payloads, up to a thousand or a megabyte per command; returns what became of each.
 
-        `within`, `attempts` and `group` are those of each.
+        `within`, `attempts` and `group` are those of each item without its own.
         """
         return self._server.follow(self._putting_many(items, replace, within, attempts, group))
 
