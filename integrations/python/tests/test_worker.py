@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -515,19 +516,38 @@ def test_a_worker_tells_that_the_queue_has_another_policy(
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == said
 
 
-@pytest.mark.parametrize(("error", "has_traceback"), [(Retry(0), False), (Reject("no"), False), (ValueError(), True)])
+@pytest.mark.parametrize(("error", "has_traceback"), [(Retry, False), (Reject, False), (ValueError, True)])
 def test_what_the_work_asks_for_is_logged_in_one_line(
-    jobs: Queue, run: Run, caplog: pytest.LogCaptureFixture, error: Exception, has_traceback: bool
+    jobs: Queue, run: Run, caplog: pytest.LogCaptureFixture, error: type[Exception], has_traceback: bool
 ) -> None:
     def work(job: Job) -> None:
         if job.attempt == 1:
-            raise error
+            raise error(0)
 
     jobs.put(1)
     with run(work):
         wait_until(lambda: len(jobs) == 0)
     (record,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
     assert bool(record.exc_info) == has_traceback
+    if record.exc_info:
+        # Without what called the work.
+        assert "/dehydrator_queue/" not in "".join(traceback.format_exception(*record.exc_info))
+
+
+def test_the_fewer_attempts_count_of_a_worker_and_of_the_policy(
+    jobs: Queue, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(job: Job) -> None:
+        raise Retry(0)
+
+    for there, asked in ((2, 5), (5, 2)):
+        jobs.set_policy(attempts=there)
+        jobs.put(1)
+        with run(work, attempts=asked):
+            (letter,) = wait_until(jobs.dead_letters)
+        assert letter.attempts == 2
+        assert jobs.drop(letter) == 1
+    assert sum("is a dead letter" in record.getMessage() for record in caplog.records) == 2
 
 
 def test_work_that_takes_too_long_keeps_its_place_if_asked(jobs: Queue, run: Run) -> None:

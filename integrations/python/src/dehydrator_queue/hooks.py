@@ -15,9 +15,14 @@ from dehydrator_queue.job import Delivery, Job, id_text
 log = logging.getLogger("dehydrator_queue")
 
 
-def _traceback(error: BaseException | None) -> BaseException | None:
-    """Returns the error whose traceback is logged. What the work asked for, and a time that is over, have none."""
-    return None if isinstance(error, (Reject, Retry, TookTooLong)) else error
+def _traceback(error: BaseException | None) -> Any:
+    """Returns what is logged of an error, from the work on. What that asked for, and a time that is over, have none."""
+    if error is None or isinstance(error, (Reject, Retry, TookTooLong)):
+        return None
+    place = error.__traceback__
+    while place is not None and str(place.tb_frame.f_globals.get("__name__")).startswith("dehydrator_queue."):
+        place = place.tb_next
+    return type(error), error, place or error.__traceback__
 
 
 NO_HEADERS: Mapping[str, str] = {}

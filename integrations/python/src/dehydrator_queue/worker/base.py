@@ -156,7 +156,7 @@ class Working(Generic[Q]):
             self._commands = {name: queue._commands for name, queue in self._queues.items()}
         self._hooks = Guarded(hooks or Hooks())
         self._running = Running()
-        #: How often jobs are delivered, by key, where the policy of the queue says.
+        #: How often jobs are delivered, by key, where the queue has a policy.
         self._most: dict[str, int] = {}
         #: The queues whose policy is another than the worker's.
         self._differ: set[str] = set()
@@ -255,9 +255,8 @@ class Working(Generic[Q]):
         if is_set:
             return
         there = int((yield verbs.info())["policy"]["deliveries"])
-        if self._settings.by_queue:
-            self._most[verbs.key] = there or attempts
-        elif there != attempts and verbs.queue not in self._differ:
+        self._most[verbs.key] = there or attempts if self._settings.by_queue else min(there or attempts, attempts)
+        if not self._settings.by_queue and there != attempts and verbs.queue not in self._differ:
             self._differ.add(verbs.queue)
             told = (verbs.queue, None if there in (0, MOST_ATTEMPTS) else there, attempts)
             log.warning("queue %s has attempts=%s in the server; this worker asks for %d", *told)
