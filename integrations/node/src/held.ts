@@ -2,30 +2,28 @@
 
 import { JobLostError } from "./errors.js";
 import type { Delivery, Job } from "./job.js";
-import type { Pair } from "./verbs.js";
 
 interface Hand {
-  readonly delivery: Delivery;
   readonly job: Job;
   readonly ending: AbortController;
 }
 
-/** The current jobs, by their leases. */
+/** The current jobs. */
 export class Held {
-  readonly #hands = new Map<string, Hand>();
+  readonly #hands = new Map<Delivery, Hand>();
 
   add(delivery: Delivery, job: Job, ending: AbortController): void {
-    this.#hands.set(name(delivery), { delivery, job, ending });
+    this.#hands.set(delivery, { job, ending });
   }
 
   /** Returns whether its lease is still held. */
   remove(delivery: Delivery): boolean {
-    return this.#hands.delete(name(delivery));
+    return this.#hands.delete(delivery);
   }
 
   /** Returns the job whose lease was lost, if its work still runs; only once. */
   lose(delivery: Delivery): Job | undefined {
-    const hand = this.#hands.get(name(delivery));
+    const hand = this.#hands.get(delivery);
     if (hand === undefined) return undefined;
     this.remove(delivery);
     hand.ending.abort(new JobLostError("the job was cancelled, or its lease ran out"));
@@ -34,15 +32,6 @@ export class Held {
 
   /** Returns the current jobs of a queue. */
   of(key: string): Delivery[] {
-    return [...this.#hands.values()].map((hand) => hand.delivery).filter((delivery) => delivery.key === key);
+    return [...this.#hands.keys()].filter((delivery) => delivery.key === key);
   }
-}
-
-export function pairOf({ token, idBytes: id }: Delivery): Pair {
-  return { token, id };
-}
-
-function name({ key, token, idBytes }: Delivery): string {
-  // Latin-1 keeps bytes distinct that are not UTF-8.
-  return `${key}\n${token}\n${idBytes.toString("latin1")}`;
 }

@@ -30,9 +30,8 @@ import {
   Verbs,
   type Word,
 } from "./verbs.js";
-import { mergedInfo } from "./wide/info.js";
 import { byEntry, checkedKeys, type KeyCount, ManyKeys } from "./wide/many_keys.js";
-import { mergedRows } from "./wide/merged.js";
+import { mergedInfo, mergedRows } from "./wide/merged.js";
 
 export interface QueueOptions<T> {
   /** What makes bytes of payloads; by default `json()`. */

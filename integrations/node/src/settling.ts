@@ -1,9 +1,10 @@
 // Settles jobs together that end at about the same time, in one command.
 
-import { BATCH, type Pair } from "./verbs.js";
+import type { Delivery } from "./job.js";
+import { BATCH } from "./verbs.js";
 
 interface Ending {
-  readonly pair: Pair;
+  readonly delivery: Delivery;
   resolve(settled: boolean): void;
   reject(error: unknown): void;
 }
@@ -12,12 +13,12 @@ interface Ending {
 export class Settling {
   #endings: Ending[] = [];
 
-  constructor(private readonly send: (pairs: Pair[]) => Promise<boolean[]>) {}
+  constructor(private readonly send: (deliveries: Delivery[]) => Promise<boolean[]>) {}
 
   /** Returns whether it was still held. */
-  settle(pair: Pair): Promise<boolean> {
+  settle(delivery: Delivery): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      if (this.#endings.push({ pair, resolve, reject }) === 1) setImmediate(() => this.#flush());
+      if (this.#endings.push({ delivery, resolve, reject }) === 1) setImmediate(() => this.#flush());
     });
   }
 
@@ -29,7 +30,7 @@ export class Settling {
 
   async #sendSome(endings: Ending[]): Promise<void> {
     try {
-      const settled = await this.send(endings.map(({ pair }) => pair));
+      const settled = await this.send(endings.map(({ delivery }) => delivery));
       for (const [i, { resolve }] of endings.entries()) resolve(settled[i] === true);
     } catch (error) {
       for (const { reject } of endings) reject(error);

@@ -38,24 +38,15 @@ export interface TermsOptions {
   waitReplicas?: number;
 }
 
-export interface Terms {
-  readonly concurrency: number;
-  readonly lease: number;
-  readonly attempts: number | null | undefined;
-  readonly keepDead: number | null | undefined;
-  readonly timeout: number | undefined;
-  readonly keepPlace: boolean;
-  readonly backoff: Backoff;
-  readonly block: number;
-  readonly waitReplicas: number;
-}
+export type Terms = ReturnType<typeof termsOf>;
 
 export const TERMS = "concurrency lease attempts keepDead timeout keepPlace backoff block waitReplicas";
 
 /** Attempts where neither the policy of the queue nor the worker says how many. */
 export const ATTEMPTS = 5;
 
-export function termsOf(options: TermsOptions): Terms {
+/** Returns the options of a worker with their defaults. */
+export function termsOf(options: TermsOptions) {
   const { attempts, keepDead, timeout, keepPlace = false, backoff } = options;
   if (attempts !== undefined && attempts !== null) whole(attempts, "attempts", 1, ATTEMPTS_MAX);
   if (keepDead !== undefined && keepDead !== null) whole(keepDead, "keepDead", 1);

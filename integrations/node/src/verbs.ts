@@ -28,12 +28,6 @@ export interface Question<T> {
   read(reply: unknown): T;
 }
 
-/** The name of a lease. */
-export interface Pair {
-  readonly token: string;
-  readonly id: Id;
-}
-
 /** What holds of a job alone. */
 export interface OwnTerms {
   /**
@@ -171,7 +165,7 @@ function ended(reason: string, element: Buffer | undefined): Word[] {
 
 const areOne = (reply: unknown) => (reply as unknown[]).map((one) => one === 1);
 const firstIsOne = (reply: unknown) => areOne(reply)[0] === true;
-const wordsOf = (pairs: readonly Pair[]) => pairs.flatMap(({ token, id }) => [token, id]);
+const wordsOf = (deliveries: readonly Delivery[]) => deliveries.flatMap(({ token, idBytes: id }) => [token, id]);
 
 /** Returns the fields of these names that there are. */
 function textsOf(told: Map<string, unknown>, ...names: string[]): Record<string, string> {
@@ -307,26 +301,26 @@ export class Verbs<T> {
     });
   }
 
-  settle(pairs: readonly Pair[]): Question<boolean[]> {
-    return this.on("SETTLE", wordsOf(pairs), areOne);
+  settle(deliveries: readonly Delivery[]): Question<boolean[]> {
+    return this.on("SETTLE", wordsOf(deliveries), areOne);
   }
 
-  renew(lease: number, pairs: readonly Pair[]): Question<boolean[]> {
-    return this.on("RENEW", [lease, ...wordsOf(pairs)], areOne);
+  renew(lease: number, deliveries: readonly Delivery[]): Question<boolean[]> {
+    return this.on("RENEW", [lease, ...wordsOf(deliveries)], areOne);
   }
 
   /** Gives a job back that did not fail, to its old place. It counts as no attempt. */
-  giveBack({ token, id }: Pair, reason = ""): Question<boolean> {
+  giveBack({ token, idBytes: id }: Delivery, reason = ""): Question<boolean> {
     return this.on("RELEASE", [0, token, id, "UNCOUNTED", ...reasonWords(reason)], firstIsOne);
   }
 
   /** Gives a job back whose work failed, with another element if there is one. */
-  release(delay: number, { token, id }: Pair, reason: string, element?: Buffer): Question<boolean> {
+  release(delay: number, { token, idBytes: id }: Delivery, reason: string, element?: Buffer): Question<boolean> {
     return this.on("RELEASE", [Math.ceil(delay), token, id, ...ended(reason, element)], firstIsOne);
   }
 
   /** Makes a job a dead letter, with another element if there is one. */
-  reject({ token, id }: Pair, reason: string, element?: Buffer): Question<boolean> {
+  reject({ token, idBytes: id }: Delivery, reason: string, element?: Buffer): Question<boolean> {
     return this.on("REJECT", [token, id, ...ended(reason, element)], firstIsOne);
   }
 

@@ -12,7 +12,7 @@ import {
   Retry,
   TooLateError,
 } from "./errors.js";
-import { Held, pairOf } from "./held.js";
+import { Held } from "./held.js";
 import { Guarded, type Hooks, type Logger, reasonOf, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import { type Part, REPLY } from "./keys.js";
@@ -231,8 +231,8 @@ export class Worker<T = unknown> {
   async #serveKey(part: Part<T>, server: Server, how = this.#patiently()): Promise<void> {
     const { key } = part.verbs;
     if (this.#places.has(key)) return;
-    const settling = new Settling((pairs) =>
-      this.#ask(part, replicated(part.verbs.settle(pairs), this.#terms.waitReplicas)),
+    const settling = new Settling((deliveries) =>
+      this.#ask(part, replicated(part.verbs.settle(deliveries), this.#terms.waitReplicas)),
     );
     const place = { part, settling, attempts: this.#terms.attempts ?? null, isUnset: this.#terms.attempts !== null };
     await this.#setPolicy(place, (question) => server.ask(question, how));
@@ -292,14 +292,17 @@ export class Worker<T = unknown> {
 
   /** Resends until there is a reply, or `stop`. */
   #patiently(tell?: (error: unknown) => void): Patience {
-    return {
-      patience: Number.POSITIVE_INFINITY,
-      giveUp: () => this.#stopping,
-      tell: (error) => {
-        tell?.(error);
-        this.#tell("interrupted", error);
-      },
+    const how = this.#resending(Number.POSITIVE_INFINITY, () => this.#stopping);
+    const both = (error: unknown) => {
+      tell?.(error);
+      how.tell(error);
     };
+    return { ...how, reply: undefined, tell: both };
+  }
+
+  #resending(patience: number, giveUp: () => boolean) {
+    const tell = (error: unknown) => this.#tell("interrupted", error);
+    return { patience, giveUp, tell, reply: this.#reply };
   }
 
   /** Waits for free capacity, and for up to that many jobs. */
@@ -348,7 +351,7 @@ export class Worker<T = unknown> {
     const { verbs } = this.#places.get(first.key)!.part;
     try {
       // A write of this connection, even if the POLL came by an earlier one, which broke.
-      const renewed = await server.ask(replicated(verbs.renew(lease, deliveries.map(pairOf)), waitReplicas), how);
+      const renewed = await server.ask(replicated(verbs.renew(lease, deliveries), waitReplicas), how);
       return deliveries.filter((_, n) => renewed[n]);
     } catch (error) {
       if (!this.#stopping || !passes(error)) throw error;
@@ -361,7 +364,7 @@ export class Worker<T = unknown> {
   async #giveBack(delivery: Delivery, reason = ""): Promise<void> {
     const { part } = this.#places.get(delivery.key)!;
     try {
-      await this.#ask(part, part.verbs.giveBack(pairOf(delivery), reason));
+      await this.#ask(part, part.verbs.giveBack(delivery, reason));
     } catch (error) {
       // It is delivered again when its lease expires.
       this.#tell("crashed", error, "the return of a job");
@@ -403,7 +406,7 @@ export class Worker<T = unknown> {
     if (!this.#held.remove(delivery)) return;
     if (failure === undefined) {
       // False can mean that a first SETTLE worked, but its reply was lost.
-      await this.#hooks.settling(job, "settle", () => settling.settle(pairOf(delivery)));
+      await this.#hooks.settling(job, "settle", () => settling.settle(delivery));
       return this.#tell("succeeded", job, ms);
     }
     const { reason: because } = ending.signal;
@@ -468,26 +471,25 @@ export class Worker<T = unknown> {
   /** Gives back a job whose work failed. */
   async #release(part: Part<T>, one: Delivery, delay: number, reason: string, changed?: Buffer): Promise<void> {
     try {
-      await this.#ask(part, part.verbs.release(delay, pairOf(one), reason, changed));
+      await this.#ask(part, part.verbs.release(delay, one, reason, changed));
     } catch (error) {
       if (!(error instanceof QueueFullError || error instanceof TooLateError)) throw error;
       // The server has no room for other headers, or allows no such delay.
-      await this.#ask(part, part.verbs.release(Math.min(delay, this.#terms.backoff.first), pairOf(one), reason));
+      await this.#ask(part, part.verbs.release(Math.min(delay, this.#terms.backoff.first), one, reason));
     }
   }
 
   async #bury(part: Part<T>, delivery: Delivery, reason: string, changed?: Buffer): Promise<void> {
-    const pair = pairOf(delivery);
     let told = reason;
-    const rejecting = this.#ask(part, part.verbs.reject(pair, reason, changed)).catch((error) => {
+    const rejecting = this.#ask(part, part.verbs.reject(delivery, reason, changed)).catch((error) => {
       // The server has no room for other headers.
       if (!(error instanceof QueueFullError)) throw error;
-      return this.#ask(part, part.verbs.reject(pair, reason));
+      return this.#ask(part, part.verbs.reject(delivery, reason));
     });
     // False can mean that a first REJECT worked, but its reply was lost.
     if ((await rejecting.catch(withoutPolicy)) === null) {
       const { most } = this.#terms.backoff;
-      await this.#ask(part, part.verbs.release(most, pair, reason));
+      await this.#ask(part, part.verbs.release(most, delivery, reason));
       told = `${reason}; it waits for ${most} ms, for the queue has no policy for dead letters`;
     }
     this.#tell("buried", delivery, told);
@@ -495,13 +497,10 @@ export class Worker<T = unknown> {
 
   /** Retries for the duration of a lease: after that, the reply is useless. Only once when a stop has timed out. */
   #ask<A>({ server }: Part<T>, question: Question<A>): Promise<A> {
-    const patience = Math.max(this.#terms.lease, 10_000);
-    return server.ask(question, {
-      patience,
-      reply: this.#reply,
-      giveUp: () => this.#left,
-      tell: (error) => this.#tell("interrupted", error),
-    });
+    return server.ask(
+      question,
+      this.#resending(Math.max(this.#terms.lease, 10_000), () => this.#left),
+    );
   }
 
   /** Renews the current jobs of a key, three times per lease, however long that takes, until the worker has ended. */
@@ -521,18 +520,13 @@ export class Worker<T = unknown> {
 
   /** Resends until the next renewal. */
   #briefly(): Patience {
-    return {
-      patience: this.#terms.lease / 3,
-      reply: this.#reply,
-      giveUp: () => this.#ended.signal.aborted,
-      tell: (error) => this.#tell("interrupted", error),
-    };
+    return this.#resending(this.#terms.lease / 3, () => this.#ended.signal.aborted);
   }
 
   async #renewSome({ server, verbs }: Part<T>, some: readonly Delivery[]): Promise<void> {
     if (some.length === 0) return;
     try {
-      const renewed = await server.ask(verbs.renew(this.#terms.lease, some.map(pairOf)), this.#briefly());
+      const renewed = await server.ask(verbs.renew(this.#terms.lease, some), this.#briefly());
       for (const [n, delivery] of some.entries()) {
         const job = renewed[n] ? undefined : this.#held.lose(delivery);
         if (job !== undefined) this.#tell("lost", job);

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { before, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Job, type PutOptions, type Queue, Retry, Worker, type WorkerOptions } from "dehydrator-queue";
+import { type Job, type Queue, Retry, Worker, type WorkerOptions } from "dehydrator-queue";
 import { internals } from "../src/queue.js";
 import { Notes, partsOf, queueOf, running, withEach } from "./harness.js";
 import { CuttingProxy } from "./proxy.js";
@@ -92,46 +92,6 @@ test("dead letters are kept up to a number", async (t) => {
   await busy(t, jobs, { keepDead: 500, attempts: 4 });
   const { deliveries, maxlen, approximate, dest } = (await jobs.info()).policy as Record<string, unknown>;
   assert.deepEqual([deliveries, maxlen, approximate, dest], [4, 500, 1, `${jobs.name}:dead`]);
-});
-
-test("what is misspelled, of a wrong type or no number is refused where it is said", async (t) => {
-  const jobs = queueOf<unknown>(t, server.url);
-  for (const [options, kind] of [
-    [{ dely: 5 }, TypeError],
-    [{ delay: -5 }, RangeError],
-    [{ delay: "5" }, RangeError],
-    [{ delay: 1e300 }, RangeError],
-    [{ delay: 5, at: new Date() }, TypeError],
-    [{ at: "tomorrow" }, RangeError],
-    [{ id: 17 }, TypeError],
-    [{ timeout: 0 }, RangeError],
-    [{ attempts: "3" }, RangeError],
-    [{ attempts: 1.5 }, RangeError],
-  ] as [PutOptions, typeof RangeError][]) {
-    await assert.rejects(jobs.put(1, options), kind);
-    await assert.rejects(jobs.putMany([{ payload: 1, ...options }] as never), Error);
-  }
-  await assert.rejects(jobs.postpone("a", -1), RangeError);
-  await assert.rejects(jobs.pause(1, { gruop: "anna" } as never), TypeError);
-  assert.equal(await jobs.size(), 0);
-  const work = () => {};
-  assert.throws(() => new Worker("j" as never, work), TypeError);
-  assert.throws(() => new Worker(jobs, "work" as never), TypeError);
-  assert.throws(() => new Worker([jobs, jobs], work), TypeError);
-  for (const options of [
-    { concurrency: 1.5 },
-    { concurrency: "2" },
-    { attempts: "3" },
-    { keepDead: 0 },
-    { timeout: 0 },
-  ]) {
-    assert.throws(() => new Worker(jobs, work, options as never), RangeError);
-  }
-  for (const backoff of [{ first: Number.NaN }, { jitter: 2 }, { most: -1 }, { factor: 0.5 }]) {
-    assert.throws(() => new Worker(jobs, work, { backoff }), RangeError);
-  }
-  assert.throws(() => new Worker(jobs, work, { concurency: 2 } as never), TypeError);
-  assert.throws(() => new Worker(jobs, work).stop(-1), RangeError);
 });
 
 test("a back-off without a first delay is the usual one, and a delay that is no number fails the attempt", async (t) => {

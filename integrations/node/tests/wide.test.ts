@@ -221,8 +221,7 @@ test("a job that an earlier connection settled is settled for replicas when they
   await jobs.put(1, { id: "a" });
   const [part] = await partsOf(jobs);
   const { verbs, server } = part!;
-  const [{ token, id } = { token: "", id: "" }] = await server.ask(poll([verbs.key], 1, 60_000));
-  const settle = verbs.settle([{ token, id }]);
+  const settle = verbs.settle(await server.ask(poll([verbs.key], 1, 60_000)));
   const sleeps = replica.client.call("DEBUG", "SLEEP", "5");
   await until(async () => !(await answersWithin(replica, 100)));
   const later = part!.another(5000);
