@@ -2,7 +2,9 @@
 
 /** Converts payloads to bytes and back. If `decode` throws, the element becomes a dead letter. */
 export interface Codec<T> {
+  /** Returns a text, which is sent in UTF-8, or bytes. */
   encode(payload: T): string | Uint8Array;
+  /** Returns the payload of bytes that `encode` made. */
   decode(element: Buffer): T;
 }
 

@@ -120,6 +120,7 @@ export class Reject extends Error {
 /** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left: this was one. */
 export class Retry extends Error {
   override name = "Retry";
+  /** In milliseconds. */
   readonly delay: number;
 
   constructor(delay: number, reason = "the work asked to be tried again") {

@@ -10,9 +10,13 @@ const debug = debuglog("dehydrator");
 
 /** Where to log: the console, or pino, winston and the like. */
 export interface Logger {
+  /** Called for jobs that begin and succeed. */
   debug(line: string): void;
+  /** Called when a worker begins and ends. */
   info(line: string): void;
+  /** Called for failed attempts, lost jobs, and a server that is away. */
   warn(line: string): void;
+  /** Called for dead letters, and errors outside of the work. */
   error(line: string): void;
 }
 
@@ -26,6 +30,7 @@ const CONSOLE: Logger = {
 
 /** Logs. Override what you need. */
 export class Hooks {
+  /** Where the hooks log that nobody overrides. */
   logger: Logger = CONSOLE;
 
   /** Surrounds a put, of several payloads if there are several ids; passes the headers of the jobs to `send`. */
@@ -61,14 +66,17 @@ export class Hooks {
     this.#log("info", `the worker of ${queues.join(", ")} has stopped`);
   }
 
+  /** Called before the work. */
   started(job: Job): void {
     this.#log("debug", `${job.queue}: ${job.id} begins, attempt ${job.attempt}`);
   }
 
+  /** Called when the job is settled, whose work took so many milliseconds. */
   succeeded(job: Job, ms: number): void {
     this.#log("debug", `${job.queue}: ${job.id} is done in ${Math.round(ms)} ms`);
   }
 
+  /** Called when an attempt has failed, after so many milliseconds, and the next one is in `delay` milliseconds. */
   retried(job: Job, _ms: number, error: unknown, delay: number): void {
     const again = `attempt ${job.attempt}, again in ${Math.round(delay)} ms`;
     this.#log("warn", `${job.queue}: ${job.id} failed, ${again}: ${reasonOf(error)}`);

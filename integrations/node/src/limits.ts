@@ -31,18 +31,10 @@ export interface LimitOptions {
 }
 
 /** The limits of a queue or a group; null where there is none. */
-export interface Limits {
-  readonly length: number | null;
-  readonly held: number | null;
-  readonly rate: Rate | null;
-  /** Of a queue. */
-  readonly remember?: number | null;
-  readonly eachLength?: number | null;
-  readonly eachHeld?: number | null;
-  readonly eachRate?: Rate | null;
-  /** Of a group. */
-  readonly share?: number;
-}
+export type Limits = Readonly<
+  Required<Pick<LimitOptions, "length" | "held" | "rate">> &
+    Pick<LimitOptions, "remember" | "eachLength" | "eachHeld" | "eachRate" | "share">
+>;
 
 /** Returns the words of the commands that set these limits. */
 export function limitWords(options: LimitOptions): Word[][] {

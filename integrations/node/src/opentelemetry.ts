@@ -42,6 +42,7 @@ const RETRY_OF = "retry-of";
 
 const NO_SPAN = trace.wrapSpanContext(INVALID_SPAN_CONTEXT);
 
+/** Where spans and metrics go. */
 export interface OpenTelemetryOptions {
   /** By default the global one. */
   tracerProvider?: TracerProvider;

@@ -10,6 +10,7 @@ export class PrometheusHooks extends Hooks {
   readonly #seconds: Histogram;
   readonly #interruptions: Counter;
 
+  /** `registry`: by default the global one. */
   constructor(registry: Registry = register) {
     super();
     const registers = [registry];

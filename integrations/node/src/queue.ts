@@ -33,6 +33,7 @@ import {
 import { byEntry, checkedKeys, type KeyCount, ManyKeys } from "./wide/many_keys.js";
 import { mergedInfo, mergedRows } from "./wide/merged.js";
 
+/** What `new Queue` takes. */
 export interface QueueOptions<T> {
   /** What makes bytes of payloads; by default `json()`. */
   codec?: Codec<T>;
@@ -90,6 +91,7 @@ export class Queue<T = unknown> {
   /** Opens a queue. `server`: a URL, or a client of ioredis or node-redis: the queue connects in the same way. */
   constructor(
     server: string | Client,
+    /** Its key in the server, if it has one. */
     readonly name: string,
     options: QueueOptions<T> = {},
   ) {

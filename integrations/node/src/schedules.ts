@@ -1,7 +1,7 @@
 // The schedules of a queue, which the server serves.
 
 import { ReplyError, ScheduleError } from "./errors.js";
-import type { Id } from "./job.js";
+import type { Id, Seen } from "./job.js";
 import type { Part } from "./keys.js";
 import { known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, text } from "./reply.js";
@@ -32,26 +32,26 @@ export interface ScheduleOptions extends OwnTerms {
   jitter?: number;
 }
 
-/** A schedule, as a reader sees it. What `every` did not say is null, or the default. */
-export interface Schedule<T = unknown> {
+/** What a schedule was made with; null where nobody said. */
+type Told<K extends keyof ScheduleOptions> = {
+  readonly [P in keyof Pick<ScheduleOptions, K>]-?: Exclude<ScheduleOptions[P], undefined> | null;
+};
+
+/** A schedule, as a reader sees it. */
+export interface Schedule<T = unknown>
+  extends Readonly<Pick<ScheduleOptions, "cron" | "zone" | "interval">>,
+    Readonly<Required<Pick<ScheduleOptions, "missed" | "overlap" | "jitter">>>,
+    Told<"times" | "within" | "attempts" | "timeout">,
+    Pick<Seen<T>, "payload" | "error"> {
+  /** As `every` named it. */
   readonly name: string;
-  /** The same as bytes. */
+  /** The name as bytes. */
   readonly nameBytes: Buffer;
-  /** Undefined, with an `error`, if the codec cannot decode it. */
-  readonly payload: T;
-  readonly error?: unknown;
-  readonly cron?: string;
-  readonly zone?: string;
-  readonly interval?: number;
+  /** No occurrence is before this. */
   readonly from: Date | null;
+  /** No occurrence is after this. */
   readonly until: Date | null;
-  readonly times: number | null;
-  readonly missed: "one" | "all" | "none";
-  readonly overlap: "allow" | "skip";
-  readonly jitter: number;
-  readonly within: number | null;
-  readonly attempts: number | null;
-  readonly timeout: number | null;
+  /** The group of its jobs. */
   readonly group: string | null;
   /** The next occurrence; null if it has ended, or is paused. */
   readonly next: Date | null;
@@ -63,6 +63,7 @@ export interface Schedule<T = unknown> {
   readonly stored: number;
   /** How many occurrences were missed. */
   readonly misses: number;
+  /** Whether `pause` holds it. */
   readonly paused: boolean;
 }
 

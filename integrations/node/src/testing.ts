@@ -43,6 +43,7 @@ export class MemoryServer implements Maker {
     this.#now = unixMilliseconds(now, "now");
   }
 
+  /** The time of its clock. */
   get now(): Date {
     return new Date(this.#now);
   }
@@ -71,6 +72,7 @@ export class MemoryServer implements Maker {
     return this.#send(words, () => true);
   }
 
+  /** Opens a connection, as a queue does. */
   async open(): Promise<Opened> {
     let alive = true;
     return {

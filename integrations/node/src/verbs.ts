@@ -48,6 +48,7 @@ export type Selection = { group: Id } | { prefix: Id };
 
 /** A group of the queue; by default all of it. */
 export interface GroupOption {
+  /** As `put` named it. */
   group?: Id;
 }
 

@@ -45,6 +45,7 @@ interface Place<T> {
   isUnset: boolean;
 }
 
+/** What `run` takes. */
 export interface RunOptions {
   /** Whether SIGTERM and SIGINT stop the worker; by default they do. */
   signals?: boolean;
@@ -52,6 +53,7 @@ export interface RunOptions {
   grace?: number;
 }
 
+/** What `new Worker` takes. */
 export interface WorkerOptions extends TermsOptions {
   /** Hooks for events; missing ones log. */
   hooks?: Partial<Hooks>;
@@ -67,6 +69,7 @@ export interface WorkerOptions extends TermsOptions {
  * the worker dies, another worker gets the job when the lease expires.
  */
 export class Worker<T = unknown> {
+  /** The first ones go first. */
   readonly queues: readonly Queue<T>[];
   readonly #work: (job: Job<T>) => unknown;
   readonly #places = new Map<string, Place<T>>();
@@ -116,7 +119,7 @@ export class Worker<T = unknown> {
    * Jobs that arrive while it is still blocked are given back, due at once, which counts as no attempt.
    *
    * After `grace` milliseconds it stops waiting: it aborts the signals of the jobs whose work still runs, and gives them
-   * back as if the work had failed, due at once. A job that arrives at that moment is delivered again when its lease
+   * back, uncounted, due at once. A job that arrives at that moment is delivered again when its lease
    * expires.
    */
   stop(grace?: number): void {

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
+import ts from "typescript-5.4";
 import { RealServer } from "./servers.js";
 
 const HERE = new URL("../../", import.meta.url).pathname;
@@ -28,6 +29,28 @@ before(() => {
   const packed = run("npm", "pack", HERE, "--ignore-scripts", "--silent").trim();
   writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
   run("npm", "install", "--offline", "--omit=peer", "--no-audit", "--no-fund", "--silent", `./${packed}`);
+});
+
+test("each public name has a comment", () => {
+  const roots = ["index", "testing", "prometheus", "opentelemetry"].map((name) => join(HERE, `dist/src/${name}.d.ts`));
+  const { NodeNext } = ts.ModuleKind;
+  const program = ts.createProgram(roots, { module: NodeNext, types: ["node"], skipLibCheck: true });
+  const checker = program.getTypeChecker();
+  const found: string[] = [];
+  const note = (symbol: ts.Symbol, name: string) => {
+    if (symbol.getDocumentationComment(checker).length === 0) found.push(name);
+  };
+  for (const root of roots) {
+    for (const one of checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(root)!)!)) {
+      const symbol = one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one;
+      note(symbol, one.name);
+      for (const member of symbol.members?.values() ?? []) {
+        const isPublic = !/^(#|__|name$)|@#/.test(member.name) && !(member.flags & ts.SymbolFlags.TypeParameter);
+        if (isPublic) note(member, `${one.name}.${member.name}`);
+      }
+    }
+  }
+  assert.deepEqual(found, []);
 });
 
 test("its types need no library", () => {
