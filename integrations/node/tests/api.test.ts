@@ -6,7 +6,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   ConnectionError,
   DehydratorError,
-  type Delivery,
   type Job,
   JobTimeoutError,
   type Logger,
@@ -19,7 +18,7 @@ import {
   TooLateError,
   Worker,
 } from "dehydrator-queue";
-import { LIBRARIES, Notes, queueOf, running, withEach } from "./harness.js";
+import { buryAll, failing, LIBRARIES, queueOf, running, withEach } from "./harness.js";
 import { RealServer, until } from "./servers.js";
 
 let server: RealServer;
@@ -110,9 +109,7 @@ test("a worker changes no policy, and takes what it says", async (t) => {
   const jobs = queueOf<string>(t, server.url);
   const policyOf = async () => (await jobs.info()).policy as Record<string, unknown>;
   await jobs.setPolicy({ attempts: 2, keepDead: 7 });
-  const fail = () => {
-    throw new Error("no answer");
-  };
+  const fail = failing(new Error("no answer"));
   const backoff = { first: 1 };
   const first = running(t, jobs, fail, { backoff });
   await jobs.put("x", { id: "a" });
@@ -148,11 +145,18 @@ test("a worker changes no policy, and takes what it says", async (t) => {
   assert.equal((await jobs.deadLetters())[0]!.id, "b");
 });
 
-test("a new queue keeps ten thousand dead letters", async (t) => {
-  const jobs = queueOf<string>(t, server.url);
-  running(t, jobs, () => {});
-  const maxlen = async () => ((await jobs.info()).policy as Record<string, unknown>).maxlen;
-  await until(async () => (await maxlen()) === 10_000);
+test("a queue without a policy gets that of its worker", async (t) => {
+  for (const [options, ...told] of [
+    [{}, 5, 10_000, 1],
+    [{ keepDead: 500, attempts: 4 }, 4, 500, 1],
+    [{ keepDead: null }, 5, 0, 0],
+  ] as const) {
+    const jobs = queueOf<string>(t, server.url);
+    running(t, jobs, () => {}, options);
+    await until(async () => ((await jobs.info()).policy as { deliveries: number }).deliveries > 0);
+    const { deliveries, maxlen, approximate, dest } = (await jobs.info()).policy as Record<string, unknown>;
+    assert.deepEqual([deliveries, maxlen, approximate, dest], [...told, `${jobs.name}:dead`]);
+  }
 });
 
 test("each of many has its own options, which are read again", async (t) => {
@@ -191,18 +195,6 @@ test("each of many has its own options, which are read again", async (t) => {
   // An update changes the payload alone.
   await jobs.update("anna", 17);
   assert.deepEqual((await read("anna")).timeout, 9);
-});
-
-test("a job tells its group", async (t) => {
-  const jobs = queueOf<number>(t, server.url);
-  await jobs.putMany([{ payload: 1, group: "ä" }, { payload: 2 }]);
-  const groups: unknown[] = [];
-  running(t, jobs, async (job) => groups.push([job.payload, await job.group()]));
-  await until(() => groups.length === 2);
-  assert.deepEqual(groups.sort(), [
-    [1, "ä"],
-    [2, null],
-  ]);
 });
 
 test("a job that is too late may keep its place until its work has ended", async (t) => {
@@ -278,12 +270,7 @@ test("dead letters are read, edited, revived and dropped one by one", async (t) 
     names.map((mail) => ({ payload: { mail }, id: mail })),
     { group: "mails" },
   );
-  const { worker, ended } = running(t, jobs, () => {
-    throw new Reject("no such address");
-  });
-  await until(async () => (await jobs.size()) === 0);
-  worker.stop();
-  await ended;
+  await buryAll(t, jobs, 4, "no such address");
   const letters = await jobs.deadLetters();
   assert.deepEqual(
     letters.map(({ id, payload, attempt, reason, group, key }) => [id, payload, attempt, reason, group, key]),
@@ -293,6 +280,7 @@ test("dead letters are read, edited, revived and dropped one by one", async (t) 
   assert.equal(await jobs.revive([anna], { payload: { mail: "anna@example.org" } }), 1);
   assert.deepEqual((await jobs.look("anna"))?.payload, { mail: "anna@example.org" });
   assert.equal(await jobs.revive([anna, bert]), 1);
+  assert.equal((await jobs.info({ group: "mails" })).length, 2);
   assert.deepEqual([await jobs.dropDeadLetters([carl]), await jobs.dropDeadLetters([carl])], [1, 0]);
   assert.deepEqual(
     (await jobs.deadLetters()).map(({ id }) => id),
@@ -330,22 +318,4 @@ test("a logger gets the lines, and failures with their stacks", async (t) => {
   assert.ok(lines.some((line) => /b failed, attempt 1, again in 60000 ms: Retry: later$/.test(line)));
   assert.equal(own(lines[4]!), "error dehydrator: jobs: a is a dead letter: no such address");
   await jobs.cancel("b");
-});
-
-test("hooks may be any object, and get names as text", async (t) => {
-  const jobs = queueOf<string>(t, server.url);
-  const told: unknown[] = [];
-  const hooks = new Notes();
-  hooks.buried = ({ id, queue, attempt }: Delivery) => told.push(id, queue, attempt);
-  running(
-    t,
-    jobs,
-    () => {
-      throw new Reject("no");
-    },
-    { hooks },
-  );
-  await jobs.put("x", { id: "a" });
-  await until(() => told.length > 0);
-  assert.deepEqual(told, ["a", jobs.name, 1]);
 });

@@ -87,13 +87,6 @@ test("a stop in thirty days interrupts nothing now, and a lease of eighty days i
   assert.deepEqual(notes.heard, ["succeeded a"]);
 });
 
-test("dead letters are kept up to a number", async (t) => {
-  const jobs = queueOf(t, server.url);
-  await busy(t, jobs, { keepDead: 500, attempts: 4 });
-  const { deliveries, maxlen, approximate, dest } = (await jobs.info()).policy as Record<string, unknown>;
-  assert.deepEqual([deliveries, maxlen, approximate, dest], [4, 500, 1, `${jobs.name}:dead`]);
-});
-
 test("a back-off without a first delay is the usual one, and a delay that is no number fails the attempt", async (t) => {
   const jobs = queueOf(t, server.url);
   const worker = new Worker(jobs, () => {}, { backoff: { first: undefined } as never });

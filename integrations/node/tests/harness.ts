@@ -8,12 +8,14 @@ import {
   type LibraryName,
   Queue,
   type QueueOptions,
+  Reject,
   Worker,
   type WorkerOptions,
 } from "dehydrator-queue";
 import type { Part } from "../src/keys.js";
 import { internals } from "../src/queue.js";
 import type { Patience } from "../src/server.js";
+import { until } from "./servers.js";
 
 export const LIBRARIES: readonly LibraryName[] = ["ioredis", "redis"];
 
@@ -95,4 +97,19 @@ export function running<T>(
     await ended.catch(() => {});
   });
   return { worker, ended, notes };
+}
+
+/** Work that throws this. */
+export function failing(error: unknown): () => never {
+  return () => {
+    throw error;
+  };
+}
+
+/** Makes dead letters of so many jobs, all that are due. */
+export async function buryAll<T>(t: TestContext, jobs: Queue<T>, count: number, reason = "no"): Promise<void> {
+  const { worker, ended } = running(t, jobs, failing(new Reject(reason)));
+  await until(async () => (await jobs.deadLetters()).length === count);
+  worker.stop();
+  await ended;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Job, NotFoundError, Queue, QueueFullError, Reject, Worker } from "dehydrator-queue";
 import { MemoryServer } from "dehydrator-queue/testing";
-import { Notes } from "./harness.js";
+import { failing, Notes } from "./harness.js";
 import { Operations, SHARES } from "./operations.js";
 import { RealServer, until } from "./servers.js";
 
@@ -232,9 +232,7 @@ test("a queue of several keys is one here", async () => {
 
 test("a dead letter comes back into its group", async () => {
   const { memory, jobs } = given();
-  const worker = workerOf(jobs, () => {
-    throw new Reject("no");
-  });
+  const worker = workerOf(jobs, failing(new Reject("no")));
   await jobs.put("mail", { group: "anna" });
   await jobs.put("mail");
   await memory.drain(worker);

@@ -3,11 +3,10 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Delivery, type Job, type Queue, Reject, Worker } from "dehydrator-queue";
+import { type Delivery, type Job, type Queue, Worker } from "dehydrator-queue";
 import { poll, replicated } from "../src/verbs.js";
 import { home } from "../src/wide/directory.js";
-import { partsOf, queueOf, running, withEach } from "./harness.js";
-
+import { buryAll, partsOf, queueOf, running, withEach } from "./harness.js";
 import { RealServer, until } from "./servers.js";
 
 let server: RealServer;
@@ -89,12 +88,7 @@ withEach("a queue of several keys", (library) => {
       ids.map((id, n) => ({ payload: n, id })),
       { group: "anna" },
     );
-    const { worker, ended } = running(t, jobs, () => {
-      throw new Reject("no");
-    });
-    await until(async () => (await jobs.deadLetters()).length === 12);
-    worker.stop();
-    await ended;
+    await buryAll(t, jobs, 12);
     assert.equal((await jobs.deadLetters(5)).length, 5);
     assert.equal(await jobs.put(0, { id: "d3", delay: 60_000 }), "d3");
     assert.equal(await jobs.revive(), 11);
@@ -111,12 +105,7 @@ test("a letter comes back into the key where its id belongs now", async (t) => {
   const ids = Array.from({ length: 20 }, (_, n) => `d${n}`);
   await jobs.putMany(ids.map((id, n) => ({ payload: n, id })));
   await jobs.limit({ remember: 60_000 });
-  const { worker, ended } = running(t, jobs, () => {
-    throw new Reject("no");
-  });
-  await until(async () => (await jobs.deadLetters()).length === 20);
-  worker.stop();
-  await ended;
+  await buryAll(t, jobs, 20);
   await jobs.setKeys(5);
   assert.equal(await jobs.forgetKeys(), 0);
   const [first, ...others] = await jobs.deadLetters();
