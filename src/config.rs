@@ -75,8 +75,8 @@ impl ReplyRoom {
 
     /// Returns the room of a reply that is empty so far.
     pub fn new() -> Self {
-        let bytes = REPLY_MAX_BYTES.limit().and_then(|limit| limit.try_into().ok());
-        Self { bytes: bytes.unwrap_or(usize::MAX), is_first: true }
+        let bytes = REPLY_MAX_BYTES.limit().unwrap_or(u64::MAX);
+        Self { bytes: bytes.try_into().unwrap_or(usize::MAX), is_first: true }
     }
 
     /// Returns whether there is room for so many elements with at most this many bytes of strings each.

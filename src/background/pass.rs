@@ -68,7 +68,7 @@ thread_local! {
 pub fn plan(context: &Context) {
     let blocked = match STATE.get().grace {
         Some(grace) => Some(grace.until_us),
-        None => poll::next_us().map(timer::spaced),
+        None => blocked::with(|queues| queues.next_us()).map(timer::spaced),
     };
     // Groups are brought to new limits on replicas too. If the module may not act, the next tick checks again.
     let visit = agenda::next_us(&Reason::TIMED).and_then(|at_us| match config::may_act(context) {
@@ -115,18 +115,17 @@ fn measure(is_due: bool, now_us: u64) -> bool {
     let [last, before] = state.took_us;
     state.took_us = [took_us, last];
     let is_stalled = took_us + last + before > STALL_US;
-    let begin =
-        |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
+    let new = Grace { began_us: now_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES };
     let (waits, is_ready) = blocked::with(|queues| (queues.watched() > 0, queues.ready() > 0));
     state.grace = match state.grace {
         _ if !waits => None,
         // It matters which clients have disconnected.
-        None if is_stalled && (is_due || is_ready) => begin(now_us),
+        None if is_stalled && (is_due || is_ready) => Some(new),
         None => None,
         Some(Grace { began_us, .. })
             if took_us > STALL_US && state.began_us < began_us + RESTARTS_US =>
         {
-            begin(began_us)
+            Some(Grace { began_us, ..new })
         }
         Some(Grace { until_us, passes: 0, .. }) if until_us <= now_us && is_due => None,
         Some(grace) => Some(Grace { passes: grace.passes.saturating_sub(1), ..grace }),

@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// The state of the event loop, as far as it is reported.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Phase {
     /// It sleeps, or is about to; or it is in a pass that is not reported.
     Asleep,
@@ -132,18 +132,18 @@ pub fn at(context: &Context, at_us: u64) {
 
 /// Returns whether [`set`] follows anyway: at the end of the work that is due or under way.
 fn follows() -> bool {
-    PHASE.get() == Phase::Busy || IS_DUE.get()
+    matches!(PHASE.get(), Phase::Busy) || IS_DUE.get()
 }
 
 /// Requests a pass at once: the end of the present one, or a new one. Does nothing while the due work is under way,
 /// because [`set`] follows it.
 pub fn soon(context: &Context) {
-    let phase = PHASE.get();
-    if phase != Phase::Busy && !IS_DUE.replace(true) {
-        passes::listen();
-        if phase == Phase::Asleep {
-            request_pass(context);
-        }
+    if follows() {
+        return;
+    }
+    mark_due();
+    if matches!(PHASE.get(), Phase::Asleep) {
+        request_pass(context);
     }
 }
 

@@ -125,21 +125,21 @@ impl<'a> Batch<'a> {
         let id = OwnedStr::new(id);
         self.buffer.ids.push(id.as_str().as_ptr());
         self.buffer.kept.push(id);
-        self.flush_if_full();
     }
 
     /// Adds an id that the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
-        if self.is_unheard() {
-            return;
+        if !self.is_unheard() {
+            self.buffer.ids.push(id.as_ptr());
         }
-        self.buffer.ids.push(id.as_ptr());
-        self.flush_if_full();
     }
 
-    /// Records that the batch has an id. Returns whether it need not be replicated, because nothing listens.
+    /// Makes room for an id. Returns whether it need not be replicated, because nothing listens.
     fn is_unheard(&mut self) -> bool {
         self.any = true;
+        if self.buffer.ids.len() == IDS_MAX {
+            self.flush();
+        }
         !self.is_heard
     }
 
@@ -154,12 +154,6 @@ impl<'a> Batch<'a> {
             self.context.replicate_verbatim();
         }
         self.any
-    }
-
-    fn flush_if_full(&mut self) {
-        if self.buffer.ids.len() == IDS_MAX {
-            self.flush();
-        }
     }
 
     fn flush(&mut self) {

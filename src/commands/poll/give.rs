@@ -51,14 +51,6 @@ impl<'a, 't> Request<'a, 't> {
         count > 1 && !self.room.get().takes_all(count, size)
     }
 
-    /// Returns whether the reply has room for an element, and uses it up if so.
-    fn has_room_for(&self, element: &Element<'_>) -> bool {
-        let mut room = self.room.get();
-        let has_room = room.takes(self.take.size(element));
-        self.room.set(room);
-        has_room
-    }
-
     /// Takes or leases due elements, replicates that, and gives them to the recipient.
     pub(super) fn take_due(&self, mut dehydrator: Writing<'a>, to: &mut impl Recipient) {
         let Self { now, take, .. } = *self;
@@ -126,8 +118,10 @@ impl<'a, 't> Request<'a, 't> {
     ) -> bool {
         let row = next.row();
         *meets_dead = policy.is_some_and(|it| it.is_dead(&row.element, self.now));
-        let takes = !*meets_dead && self.has_room_for(&row.element);
+        let mut room = self.room.get();
+        let takes = !*meets_dead && room.takes(size(&row.element) + self.take.token_size());
         if takes {
+            self.room.set(room);
             to.copy(next, row);
         }
         takes
@@ -227,17 +221,12 @@ pub(super) fn held<'a>(
     held.take_while(move |element| !is_stuck(element)).take(take.count).take_while(fits)
 }
 
-/// Returns the bytes of an element in a reply.
+/// Returns the bytes of an element in a reply, without a token.
 fn size(element: &Element<'_>) -> usize {
     element.id.len() + element.payload.len()
 }
 
 impl Take<'_> {
-    /// Returns the bytes of an element in the reply.
-    fn size(&self, element: &Element<'_>) -> usize {
-        size(element) + self.token_size()
-    }
-
     /// Returns the bytes of the token that is replied with each element, if the client has chosen it.
     fn token_size(&self) -> usize {
         self.word.map_or(0, <[u8]>::len)

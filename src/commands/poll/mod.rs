@@ -42,7 +42,7 @@ use self::request::{parse_mpoll, parse_numkeys, parse_poll};
 use super::checks;
 
 pub use self::client::{disconnected, flushed, is_under_way, pass_begins, swapped};
-pub use self::serve::{backstop, next_us, serve};
+pub use self::serve::{backstop, serve};
 
 /// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token] | WITHIDS]`. Replies the due elements in order, and
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the

@@ -41,9 +41,13 @@ impl<'a> Reply<'a> {
     #[inline]
     pub(super) fn push(&mut self, element: &Element<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
-        let Take { lease, with_ids, .. } = *self.take;
+        let Take { lease, with_ids, is_named, count, .. } = *self.take;
         if self.rows.is_none() {
-            self.rows = Some(self.begin());
+            if is_named {
+                self.context.begin_array(2);
+                self.context.reply_bulk(self.key.bytes());
+            }
+            self.rows = Some(self.context.reply_array_up_to(count));
         }
         let Some(rows) = &mut self.rows else { return };
         if lease.is_some() {
@@ -62,16 +66,6 @@ impl<'a> Reply<'a> {
         } else {
             rows.push_bulk(payload);
         }
-    }
-
-    #[inline]
-    fn begin(&self) -> Array<'a> {
-        let Take { is_named, count, .. } = *self.take;
-        if is_named {
-            self.context.begin_array(2);
-            self.context.reply_bulk(self.key.bytes());
-        }
-        self.context.reply_array_up_to(count)
     }
 
     /// Returns whether it has no element.

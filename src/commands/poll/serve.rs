@@ -37,11 +37,6 @@ const SERVED_MAX: usize = 24;
 /// microseconds.
 const RETRY_US: u64 = 20_000;
 
-/// Returns when there is work next, on the monotonic clock, in microseconds.
-pub fn next_us() -> Option<u64> {
-    blocked::with(|queues| queues.next_us())
-}
-
 /// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of keys with due elements. `now_us`: on
 /// the monotonic clock.
 pub fn serve(context: &Context, may_serve: bool, now_us: u64) {

@@ -174,9 +174,11 @@ pub fn take(reasons: &[Reason]) -> Option<Name> {
 
 /// Returns whether any name is to be visited for one of these reasons. Mostly none is, and no clock is read.
 fn has_any(reasons: &[Reason]) -> bool {
-    let is_listed =
-        |visits: &Visits| reasons.iter().any(|it| !visits.times[*it as usize].is_empty());
-    read(|table| table.databases.values().any(|it| is_listed(&it.visits))).unwrap_or(false)
+    let is_listed = |table: &Table| {
+        let mut visits = table.databases.values().map(|it| &it.visits.times);
+        visits.any(|times| reasons.iter().any(|it| !times[*it as usize].is_empty()))
+    };
+    read(is_listed).unwrap_or(false)
 }
 
 fn now() -> Moment {
