@@ -16,12 +16,8 @@ use lawn::{Element, GroupSettings, Lawn, StartError, UpdateError};
 
 use super::args::shown;
 
-/// Returns the deadline: `at`, or `ttl` from now.
-///
-/// # Errors
-///
-/// If the deadline does not fit in 63 bits, or if `asked` (the TTL without its slack) or `at` is further ahead than
-/// allowed.
+/// Returns the deadline: `at`, or `ttl` from now. Fails if the deadline does not fit in 63 bits, or if `asked` (the TTL
+/// without its slack) or `at` is further ahead than allowed.
 pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
         moment("AT", at)?;
@@ -37,11 +33,8 @@ pub fn deadline(asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> 
     from_now("ttl", asked, ttl, now)
 }
 
-/// Refuses a moment that is most likely in seconds: in milliseconds it is between 12 January 1970 and 3 March 1973.
-///
-/// # Errors
-///
-/// If it is such a moment.
+/// Refuses a moment that is most likely in seconds: in milliseconds it is between 12 January 1970 and 3 March 1973. Fails
+/// if it is such a moment.
 pub fn moment(word: &str, at: u64) -> Result {
     const SECONDS: RangeInclusive<u64> = 1_000_000_000..=100_000_000_000;
     if SECONDS.contains(&at) {
@@ -50,20 +43,13 @@ pub fn moment(word: &str, at: u64) -> Result {
     Ok(())
 }
 
-/// Checks the length of a lease that begins now, if one does.
-///
-/// # Errors
-///
-/// As those of [`deadline`].
+/// Checks the length of a lease that begins now, if one does. Fails as [`deadline`] does.
 pub fn lease(ms: Option<u64>, now: u64) -> Result {
     ms.map_or(Ok(()), |ms| from_now("LEASE", ms, ms, now).map(drop))
 }
 
-/// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors.
-///
-/// # Errors
-///
-/// As those of [`deadline`].
+/// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors. Fails as
+/// [`deadline`] does.
 pub fn from_now(word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
     if let Some(max) = config::MAX_TTL.limit()
         && asked > max
@@ -129,11 +115,7 @@ pub fn too_many_elements() -> Error {
     full(format!("the dehydrator holds {most} elements already, which is dehydrator.max-elements"))
 }
 
-/// Checks that there is memory for data that a client adds.
-///
-/// # Errors
-///
-/// [`Error::OUT_OF_MEMORY`].
+/// Checks that there is memory for data that a client adds. Fails with [`Error::OUT_OF_MEMORY`].
 pub fn memory(context: &Context) -> Result {
     if context.is_out_of_memory() && !context.is_replaying() {
         return Err(Error::OUT_OF_MEMORY);
@@ -141,11 +123,8 @@ pub fn memory(context: &Context) -> Result {
     Ok(())
 }
 
-/// Returns the settings of a group after a change.
-///
-/// # Errors
-///
-/// [`Error::OUT_OF_MEMORY`] if they are the group's first: only those take memory, for its name too.
+/// Returns the settings of a group after a change. Fails with [`Error::OUT_OF_MEMORY`] if they are the group's first:
+/// only those take memory, for its name too.
 pub fn settings(
     context: &Context,
     dehydrator: &Writing<'_>,

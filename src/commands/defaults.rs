@@ -39,11 +39,7 @@ thread_local! {
 /// The setting.
 pub static DEFAULT_ONDUE: Text = Text::new(c"default-ondue", set);
 
-/// Parses and applies the setting.
-///
-/// # Errors
-///
-/// If a rule is malformed.
+/// Parses and applies the setting. Fails if a rule is malformed.
 fn set(text: &[u8]) -> Result<(), String> {
     let is_cluster = is_cluster();
     let words: Vec<_> =

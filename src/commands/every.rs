@@ -144,11 +144,7 @@ pub fn unschedule(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Sets whether a schedule is paused. Returns whether that is a change.
-///
-/// # Errors
-///
-/// If it is to be paused and is not there.
+/// Sets whether a schedule is paused. Returns whether that is a change. Fails if it is to be paused and is not there.
 pub fn pause(context: &CommandContext, key: Str<'_>, name: &[u8], is_paused: bool) -> Result<bool> {
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();

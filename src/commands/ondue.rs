@@ -136,11 +136,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Checks that the destination key has the right type.
-///
-/// # Errors
-///
-/// WRONGTYPE.
+/// Checks that the destination key has the right type. Fails with WRONGTYPE.
 fn dest_fits(context: &Context, policy: &Policy) -> Result {
     let (dest, kind, word, noun) = match policy.route() {
         Some(Route::Stream { dest, .. }) => (dest, KeyKind::Stream, "STREAM", "stream"),

@@ -168,11 +168,8 @@ impl Reviving<'_> {
         Ok((revived, last))
     }
 
-    /// Brings back what it can of the letters between two entries, at most so many.
-    ///
-    /// # Errors
-    ///
-    /// If the stream cannot be read, or there is no room for any of them.
+    /// Brings back what it can of the letters between two entries, at most so many. Fails if the stream cannot be read,
+    /// or there is no room for any of them.
     fn page(&mut self, from: Str<'_>, end: Str<'_>, most: usize) -> Result<Page> {
         let (seen, letters, last) = self.read(from, end, most)?;
         let bytes = letters.iter().map(|letter| letter.element.bytes().len()).sum();
@@ -235,11 +232,8 @@ impl Reviving<'_> {
         Ok((seen, letters, last))
     }
 
-    /// Stores the elements of letters whose ids are not in use, as PUSH does, due at once. Returns the letters.
-    ///
-    /// # Errors
-    ///
-    /// If there is no room for the first that could be stored.
+    /// Stores the elements of letters whose ids are not in use, as PUSH does, due at once. Returns the letters. Fails if
+    /// there is no room for the first that could be stored.
     fn store<'l>(&self, letters: &'l [Letter], page: &mut Page) -> Result<Vec<&'l Letter>> {
         let Self { context, key, policy, .. } = *self;
         let mut stored = Vec::new();

@@ -169,12 +169,8 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Replaces an element that is about to be given back or rejected, if ELEMENT says so and it is held under its token. Returns whether it
-/// is another one now.
-///
-/// # Errors
-///
-/// If there is no room for the new one. Then nothing has changed.
+/// Replaces an element that is about to be given back or rejected, if ELEMENT says so and it is held under its token.
+/// Returns whether it is another one now. Fails if there is no room for the new one. Then nothing has changed.
 fn replace(
     context: &CommandContext,
     dehydrator: &mut Writing<'_>,

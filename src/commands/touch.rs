@@ -101,11 +101,7 @@ impl<'a> Touch<'a> {
     }
 }
 
-/// Reads the ttl.
-///
-/// # Errors
-///
-/// If it is no number. If the next word is one, the client most likely sent the id first.
+/// Reads the ttl. Fails if it is no number. If the next word is one, the client most likely sent the id first.
 fn parse_ttl(args: Args<'_>) -> Result<u64> {
     let ttl = milliseconds("ttl", required(args, 2)?.bytes());
     ttl.map_err(|error| match error {

@@ -102,11 +102,8 @@ impl Dehydrator {
         }
     }
 
-    /// Returns when a blocked client could be served.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::DELIVERED`]: never, because due elements are delivered elsewhere.
+    /// Returns when a blocked client could be served. Fails with [`Error::DELIVERED`] if none ever can, because due elements are
+    /// delivered elsewhere.
     pub fn outlook(&self) -> Result<Option<u64>> {
         match self.rules().policy {
             Policy::Send(_) => Err(Error::DELIVERED),

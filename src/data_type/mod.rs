@@ -122,11 +122,7 @@ impl<'a> Opened<'a> {
 pub struct Reading<'a>(Option<Opened<'a>>);
 
 impl<'a> Reading<'a> {
-    /// Opens a key.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
+    /// Opens a key. Fails with [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
     pub fn open(context: &'a Context, name: Str<'_>) -> Result<Self> {
         let reading = Self(Key::open_to_read(context, name).map(Opened::new).transpose()?);
         // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.

@@ -81,11 +81,7 @@ impl Restarts<'_> {
         true
     }
 
-    /// Replaces an element.
-    ///
-    /// # Errors
-    ///
-    /// [`UpdateError`]; then nothing has changed.
+    /// Replaces an element. Fails with [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], element: &[u8]) -> Result<(), UpdateError> {
         let Some(dehydrator) = self.dehydrator.as_deref_mut() else {
             return Err(UpdateError::Missing);

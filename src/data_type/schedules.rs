@@ -59,11 +59,8 @@ impl Dehydrator {
 }
 
 impl Writing<'_> {
-    /// Sets a schedule. Creates the dehydrator if there was none.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError::Full`]; then nothing has changed.
+    /// Sets a schedule. Creates the dehydrator if there was none. Fails with [`StartError::Full`]; then nothing has
+    /// changed.
     pub fn set_schedule(&mut self, name: &[u8], schedule: &Schedule<'_>) -> Result<(), StartError> {
         let (record, due) = (schedule.encode(), schedule.due(name));
         if let Some(dehydrator) = self.changing() {
@@ -94,11 +91,8 @@ impl Writing<'_> {
             .for_each(|it| it.change_schedules(|all, _| all.postpone(name, moment)));
     }
 
-    /// Does what happens to a schedule. Returns whether it is there.
-    ///
-    /// # Errors
-    ///
-    /// If its element could not be stored; then nothing has changed.
+    /// Does what happens to a schedule. Returns whether it is there. Fails if its element could not be stored; then
+    /// nothing has changed.
     pub fn occur(&mut self, name: &[u8], step: Step) -> Result<bool, StartError> {
         let Some(dehydrator) = self.changing() else { return Ok(false) };
         let Some(record) = dehydrator.schedules().and_then(|it| it.payload(name)) else {

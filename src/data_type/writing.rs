@@ -52,21 +52,14 @@ impl Change {
 }
 
 impl<'a> Writing<'a> {
-    /// Opens a key.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
+    /// Opens a key. Fails with [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let opened = Some(Opened::new(Key::open_to_write(context, name))?);
         trap::pass("open");
         Ok(Self { context, name, opened, change: None, now: None })
     }
 
-    /// Opens a key, at a time that the caller has read from the clock.
-    ///
-    /// # Errors
-    ///
+    /// Opens a key, at a time that the caller has read from the clock. Fails with
     /// [`Error::WRONG_TYPE`](crate::server::Error::WRONG_TYPE).
     pub fn open_at(context: &'a Context, name: Str<'a>, now: u64) -> Result<Self> {
         let mut writing = Self::open(context, name)?;
@@ -106,11 +99,8 @@ impl<'a> Writing<'a> {
         self.existing().map(|dehydrator| &dehydrator.lawn)
     }
 
-    /// Changes the lawn. Creates the dehydrator if there was none and the change succeeds.
-    ///
-    /// # Errors
-    ///
-    /// Those of `change`; then no key is created.
+    /// Changes the lawn. Creates the dehydrator if there was none and the change succeeds. Fails as `change` does; then
+    /// no key is created.
     pub fn lawn_or_new<T, E>(
         &mut self,
         change: impl FnOnce(&mut Lawn) -> std::result::Result<T, E>,

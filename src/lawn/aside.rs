@@ -89,10 +89,7 @@ impl Aside {
         self.0.as_ref()?.look(id).map(|element| element.payload)
     }
 
-    /// Sets the moment and the payload of an id. `beside` is a lawn with the same `Shared`.
-    ///
-    /// # Errors
-    ///
+    /// Sets the moment and the payload of an id. `beside` is a lawn with the same `Shared`. Fails with
     /// [`StartError::Full`]; then nothing has changed.
     pub fn set(
         &mut self,

@@ -107,11 +107,7 @@ impl Lawn {
         self.len() == 0
     }
 
-    /// Returns the deadline `ttl` milliseconds after `now`.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError::TooLate`].
+    /// Returns the deadline `ttl` milliseconds after `now`. Fails with [`StartError::TooLate`].
     pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
         match now.checked_add(ttl) {
             Some(deadline) if deadline <= DEADLINE_MAX => Ok(deadline),
@@ -120,11 +116,7 @@ impl Lawn {
     }
 
     /// Starts an element in the queue of `ttl` that comes due at `deadline`, mostly [`Lawn::deadline`]. Replicas, dumps
-    /// and imports insert elements with other deadlines.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`]; then nothing has changed.
+    /// and imports insert elements with other deadlines. Fails with [`StartError`]; then nothing has changed.
     #[inline]
     pub fn start_at(
         &mut self,
@@ -136,11 +128,8 @@ impl Lawn {
         self.start(ttl, &Element::new(id, payload, deadline))
     }
 
-    /// Starts an element as [`Lawn::start_at`] does, with its bounds. [`Lawn::set_deliveries`] sets its deliveries.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`]; then nothing has changed.
+    /// Starts an element as [`Lawn::start_at`] does, with its bounds. [`Lawn::set_deliveries`] sets its deliveries. Fails
+    /// with [`StartError`]; then nothing has changed.
     #[inline]
     pub fn start(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
@@ -171,11 +160,8 @@ impl Lawn {
         }
     }
 
-    /// Starts an element as [`Lawn::start`] does, and replaces an element with the same id.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    /// Starts an element as [`Lawn::start`] does, and replaces an element with the same id. Fails with [`StartError`],
+    /// but not [`StartError::Exists`]; then nothing has changed.
     pub fn replace(&mut self, ttl: u64, new: &Element<'_>) -> Result<(), StartError> {
         match &mut self.form {
             Form::Small(_) => self.replace_small(ttl, new, None),
@@ -226,11 +212,7 @@ impl Lawn {
     }
 
     /// Replaces an element's payload. The element keeps its deadline and its place in the order. Returns the element as
-    /// it was before.
-    ///
-    /// # Errors
-    ///
-    /// [`UpdateError`]; then nothing has changed.
+    /// it was before. Fails with [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
         if let Form::Small(small) = &self.form
             && !small.may_update(id, payload, (self.shared.small_max)())

@@ -9,14 +9,10 @@ use super::queues::Walk;
 use super::rank::{DEADLINE_MAX, Rank, Start};
 
 impl Lawn {
-    /// Starts an element as [`Lawn::start`] does, in the group of this name, of at most [`GROUP_NAME_MAX`] bytes. An empty
-    /// name is no group.
+    /// Starts an element as [`Lawn::start`] does, in the group of this name, of at most [`GROUP_NAME_MAX`] bytes. An
+    /// empty name is no group. Fails with [`StartError`]; then nothing has changed.
     ///
     /// [`GROUP_NAME_MAX`]: super::GROUP_NAME_MAX
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`]; then nothing has changed.
     #[inline]
     pub fn start_in_group(
         &mut self,
@@ -31,11 +27,8 @@ impl Lawn {
         }
     }
 
-    /// Replaces an element as [`Lawn::replace`] does, by one in this group.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    /// Replaces an element as [`Lawn::replace`] does, by one in this group. Fails with [`StartError`], but not
+    /// [`StartError::Exists`]; then nothing has changed.
     #[inline]
     pub fn replace_in_group(
         &mut self,

@@ -310,16 +310,7 @@ pub fn of_every_kind() -> Vec<Policy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lawn::Bounds;
 
-    const ELEMENT: Element<'_> = Element {
-        id: b"i",
-        payload: b"",
-        deadline: 5,
-        deliveries: 0,
-        bounds: Bounds::NONE,
-        group: None,
-    };
     #[test]
     fn a_pause_ends_at_its_moment_or_never_by_itself() {
         let until = Pause::until(100);
@@ -332,38 +323,5 @@ mod tests {
         }
         assert_eq!(Pause::until(DEADLINE_MAX).group_end(), DEADLINE_MAX - 1);
         assert_eq!(Pause::of_group(0), None);
-    }
-    #[test]
-    fn a_limit_routes_elements_from_that_delivery_on_or_from_their_own() {
-        let element = |deliveries, own| Element {
-            deliveries,
-            bounds: Bounds { deliveries: own, until: 0 },
-            ..ELEMENT
-        };
-        let limit = Policy::HoldDeliveries { deliveries: 2, route: Route::Drop };
-        let routed = |own| [0, 1, 2, 3, u16::MAX].map(|it| limit.is_dead(&element(it, own), 9));
-        assert_eq!(routed(0), [false, false, true, true, true]);
-        assert_eq!(routed(1), [false, true, true, true, true]);
-        assert_eq!(routed(3), [false, false, false, true, true]);
-        for (deliveries, own) in [(0, 0), (u16::MAX, 0), (u16::MAX, 1)] {
-            let element = element(deliveries, own);
-            for policy in [Policy::Hold, Policy::Send(Route::Drop)] {
-                assert!(!policy.is_dead(&element, 9));
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_too_late_becomes_a_dead_letter_or_is_dropped() {
-        let channel = Route::Publish { channel: b"c"[..].into() };
-        let late = Element { bounds: Bounds { deliveries: 0, until: 7 }, ..ELEMENT };
-        let limit = Policy::HoldDeliveries { deliveries: 2, route: channel.clone() };
-        assert_eq!([6, 7].map(|now| limit.route_of(&late, now)), [None, Some(&channel)]);
-        assert_eq!([6, 7].map(|now| Policy::Hold.route_of(&late, now)), [None, Some(&Route::Drop)]);
-        let send = Policy::Send(channel.clone());
-        assert_eq!(
-            [6, 7].map(|now| send.route_of(&late, now)),
-            [Some(&channel), Some(&Route::Drop)]
-        );
     }
 }

@@ -52,11 +52,7 @@ thread_local! {
 }
 
 impl Plan<'_> {
-    /// Checks a cron and its zone.
-    ///
-    /// # Errors
-    ///
-    /// Names what is wrong with it.
+    /// Checks a cron and its zone. The error says what is wrong.
     pub fn check(&self, now: u64) -> Result<(), String> {
         match self {
             Self::Interval(_) => Ok(()),
@@ -107,11 +103,7 @@ impl Parsed {
     }
 }
 
-/// Returns a parsed cron.
-///
-/// # Errors
-///
-/// Names what is wrong with it.
+/// Returns a parsed cron. The error says what is wrong.
 fn parsed(text: &[u8], zone: &[u8], now: u64) -> Result<Rc<Parsed>, String> {
     let place = hash(text, hash(zone, 0)) as usize % KEPT;
     let kept = PARSED.with_borrow(|all| all.get(place).cloned().flatten());

@@ -17,18 +17,10 @@ pub trait Source {
     /// The bytes of a string field.
     type Bytes: Deref<Target = [u8]>;
 
-    /// Reads a number.
-    ///
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is missing or no number.
+    /// Reads a number. Fails with [`Corrupt`] if the next field is missing or no number.
     fn unsigned(&mut self) -> Result<u64, Corrupt>;
 
-    /// Reads a string.
-    ///
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is missing or no string.
+    /// Reads a string. Fails with [`Corrupt`] if the next field is missing or no string.
     fn bytes(&mut self) -> Result<Self::Bytes, Corrupt>;
 }
 
@@ -87,11 +79,7 @@ pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Reads a number in LEB128 from the front of `rest`.
-///
-/// # Errors
-///
-/// [`Corrupt`] if it is cut off, or longer than 64 bits.
+/// Reads a number in LEB128 from the front of `rest`. Fails with [`Corrupt`] if it is cut off, or longer than 64 bits.
 pub(super) fn take_number(rest: &mut &[u8]) -> Result<u64, Corrupt> {
     let mut number: u64 = 0;
     for shift in (0..64).step_by(7) {

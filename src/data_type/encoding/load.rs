@@ -15,11 +15,7 @@ use lawn::{
 /// The content of a dehydrator: elements, rules, remembered ids and schedules.
 pub type Loaded = (Lawn, Rules, Aside, Aside);
 
-/// Reads a dehydrator of any version into an empty lawn.
-///
-/// # Errors
-///
-/// [`Corrupt`] if `source` does not hold a dehydrator.
+/// Reads a dehydrator of any version into an empty lawn. Fails with [`Corrupt`] if `source` does not hold a dehydrator.
 pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded, Corrupt> {
     match version {
         VERSION => load_current(lawn, source),

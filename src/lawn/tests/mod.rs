@@ -5,7 +5,6 @@ mod groups;
 mod model;
 mod op;
 mod oracle;
-mod promises;
 mod scan;
 mod timeline;
 mod turns;
@@ -101,28 +100,6 @@ fn ttls_are_counted_whether_they_have_a_queue_or_not() {
         [(3, 10), (5, 10), (10, 2980)]
     );
 }
-
-#[test]
-#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn a_scan_shows_about_count_elements() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..20_000, 10, 0);
-    for count in [10, 100, 1000] {
-        let (mut cursor, mut calls, mut all) = (0, 0, 0);
-        loop {
-            let mut shown = 0;
-            cursor = lawn.scan(cursor, count, |_| shown += 1);
-            (calls, all) = (calls + 1, all + shown);
-            assert!(shown < 2 * count + 30, "{shown} shown, {count} wanted");
-            if cursor == 0 {
-                break;
-            }
-        }
-        assert_eq!(all, 20_000);
-        assert!(calls < 2 * 20_000 / count, "{calls} calls with a count of {count}");
-    }
-}
-
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() {

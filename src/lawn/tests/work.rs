@@ -132,7 +132,9 @@ fn a_scan_reads_each_bucket_about_once() {
     for some in [1, 10, 100, 1000] {
         let (mut cursor, mut buckets, mut calls) = (0, 0, 0);
         loop {
-            let (next, done) = work::of(|| lawn.scan(cursor, some, |_| {}));
+            let mut shown = 0;
+            let (next, done) = work::of(|| lawn.scan(cursor, some, |_| shown += 1));
+            assert!(shown < 2 * some + 30, "{shown} shown, {some} wanted");
             assert!(done.buckets < some / 2 + 128, "{done:?} for {some} elements");
             (cursor, buckets, calls) = (next, buckets + done.buckets, calls + 1);
             if cursor == 0 {
