@@ -32,5 +32,6 @@ export type { Client, LibraryName } from "./library.js";
 export type { LimitOptions, Limits, Rate } from "./limits.js";
 export { Queue, type QueueOptions } from "./queue.js";
 export type { Schedule, ScheduleOptions, Schedules } from "./schedules.js";
+export type { RunOptions, WorkerOptions } from "./terms.js";
 export type { GroupOption, OwnTerms, Policy, PutOptions, Selection } from "./verbs.js";
-export { type RunOptions, Worker, type WorkerOptions } from "./worker.js";
+export { Worker } from "./worker.js";

@@ -295,8 +295,7 @@ export class Queue<T = unknown> {
 
   /**
    * Sets after how many attempts jobs without their own are dead letters, and about how many of these are kept. The
-   * first worker of a queue does so; then only this changes it: running workers take it when they start again. The
-   * back-off is each worker's.
+   * first worker of a queue does so; then only this changes it, also for workers that run. The back-off is each worker's.
    */
   async setPolicy(policy: Policy): Promise<void> {
     known(policy, "attempts keepDead");

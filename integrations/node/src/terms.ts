@@ -2,12 +2,12 @@
 
 import { type Backoff, backoffOf, waitAfter } from "./backoff.js";
 import { Reject, Retry } from "./errors.js";
-import { reasonOf } from "./hooks.js";
+import { type Hooks, type Logger, reasonOf } from "./hooks.js";
 import { milliseconds, oneOf, timed, whole } from "./moment.js";
 import { ATTEMPTS_MAX } from "./verbs.js";
 
-/** What `new Worker` takes beside hooks. Durations are in milliseconds. */
-export interface TermsOptions {
+/** What `new Worker` takes. Durations are in milliseconds. */
+export interface WorkerOptions {
   /** The number of jobs at a time; by default 1. */
   concurrency?: number;
   /**
@@ -36,17 +36,29 @@ export interface TermsOptions {
   block?: number;
   /** How many replicas must have the lease of a job before it begins, and the end of it; by default 0. */
   waitReplicas?: number;
+  /** Hooks for events; missing ones log. */
+  hooks?: Partial<Hooks>;
+  /** Where to log; by default standard error, and of successes only if NODE_DEBUG=dehydrator. */
+  logger?: Logger;
+}
+
+/** What `run` takes. */
+export interface RunOptions {
+  /** Whether SIGTERM and SIGINT stop the worker; by default they do. */
+  signals?: boolean;
+  /** How long such a stop waits for running work, in milliseconds; by default without limit. */
+  grace?: number;
 }
 
 export type Terms = ReturnType<typeof termsOf>;
 
-export const TERMS = "concurrency lease attempts keepDead timeout keepPlace backoff block waitReplicas";
+export const TERMS = "concurrency lease attempts keepDead timeout keepPlace backoff block waitReplicas hooks logger";
 
 /** Attempts where neither the policy of the queue nor the worker says how many. */
 export const ATTEMPTS = 5;
 
 /** Returns the options of a worker with their defaults. */
-export function termsOf(options: TermsOptions) {
+export function termsOf(options: WorkerOptions) {
   const { attempts, keepDead, timeout, keepPlace = false, backoff } = options;
   if (attempts !== undefined && attempts !== null) whole(attempts, "attempts", 1, ATTEMPTS_MAX);
   if (keepDead !== undefined && keepDead !== null) whole(keepDead, "keepDead", 1);

@@ -13,7 +13,7 @@ import {
   TooLateError,
 } from "./errors.js";
 import { Held } from "./held.js";
-import { Guarded, type Hooks, type Logger, reasonOf, type Tell } from "./hooks.js";
+import { Guarded, reasonOf, type Tell } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import { type Part, REPLY } from "./keys.js";
 import { after, known, milliseconds, oneOf, timed } from "./moment.js";
@@ -21,7 +21,7 @@ import { internals, Queue } from "./queue.js";
 import type { Patience, Server } from "./server.js";
 import { Settling } from "./settling.js";
 import { onSignal } from "./signals.js";
-import { ATTEMPTS, TERMS, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
+import { ATTEMPTS, type RunOptions, TERMS, type Terms, termsOf, verdict, type WorkerOptions } from "./terms.js";
 import { listen } from "./told.js";
 import { BATCH, poll, type Question, replicated } from "./verbs.js";
 import type { Crew } from "./wide/lane.js";
@@ -43,22 +43,6 @@ interface Place<T> {
   attempts: number | null;
   /** Whether the policy is still to be set: the server was full. */
   isUnset: boolean;
-}
-
-/** What `run` takes. */
-export interface RunOptions {
-  /** Whether SIGTERM and SIGINT stop the worker; by default they do. */
-  signals?: boolean;
-  /** How long such a stop waits for running work, in milliseconds; by default without limit. */
-  grace?: number;
-}
-
-/** What `new Worker` takes. */
-export interface WorkerOptions extends TermsOptions {
-  /** Hooks for events; missing ones log. */
-  hooks?: Partial<Hooks>;
-  /** Where to log; by default standard error, and of successes only if NODE_DEBUG=dehydrator. */
-  logger?: Logger;
 }
 
 /**
@@ -101,7 +85,7 @@ export class Worker<T = unknown> {
     const names = new Set(this.queues.map(({ name }) => name));
     if (names.size < this.queues.length) throw new TypeError("the queues of a worker have different names");
     if (typeof work !== "function") throw new TypeError("the work of a worker is a function");
-    known(options, `${TERMS} hooks logger`);
+    known(options, TERMS);
     this.#work = work;
     this.#terms = termsOf(options);
     if (this.#terms.waitReplicas > 0 && this.queues.some((queue) => internals(queue).one !== undefined)) {
@@ -251,8 +235,7 @@ export class Worker<T = unknown> {
     place.attempts = attempts ?? ATTEMPTS;
     try {
       if (!(await ask(verbs.onDue({ attempts: place.attempts, keepDead }, true)))) {
-        const { policy } = (await ask(verbs.info())) as { policy?: { deliveries?: number } };
-        const most = policy?.deliveries || place.attempts;
+        const most = await this.#policyOf(place, ask);
         if (attempts != null && most !== attempts) this.#tell("overruled", queue, most, attempts);
         place.attempts = Math.min(attempts ?? most, most);
       }
@@ -261,6 +244,12 @@ export class Worker<T = unknown> {
       if (!(error instanceof QueueFullError)) throw error;
       this.#tell("crashed", error, `the policy of ${queue}`);
     }
+  }
+
+  /** Returns the attempts that the server gives a job. */
+  async #policyOf({ part, attempts }: Place<T>, ask: <A>(question: Question<A>) => Promise<A>): Promise<number> {
+    const { policy } = (await ask(part.verbs.info())) as { policy?: { deliveries?: number } };
+    return policy?.deliveries || (attempts ?? ATTEMPTS);
   }
 
   /** Renews at once what somebody has cancelled: the reply tells that it is lost. */
@@ -429,9 +418,17 @@ export class Worker<T = unknown> {
   }
 
   /** Returns the attempts of a job. With `attempts` null, the queue has its own policy, or none. */
-  async #attemptsOf({ part, attempts }: Place<T>, { idBytes }: Delivery): Promise<number | null> {
-    if (this.#terms.attempts === null) return null;
-    return (await this.#ask(part, part.verbs.look(idBytes)))?.attempts || attempts;
+  async #attemptsOf(place: Place<T>, { idBytes, attempt }: Delivery): Promise<number | null> {
+    const { attempts } = this.#terms;
+    if (attempts === null) return null;
+    const ask = <A>(question: Question<A>) => this.#ask(place.part, question);
+    const own = (await ask(place.part.verbs.look(idBytes)))?.attempts;
+    if (own === undefined && attempt >= place.attempts!) {
+      // Somebody may have raised it.
+      const most = await this.#policyOf(place, ask);
+      place.attempts = Math.min(attempts ?? most, most);
+    }
+    return own ?? place.attempts;
   }
 
   #jobOf(part: Part<T>, delivery: Delivery, payload: T, headers: Job["headers"], signal: AbortSignal): Job<T> {

@@ -115,6 +115,12 @@ test("a worker changes no policy, and takes what it says", async (t) => {
   await jobs.put("x", { id: "a" });
   await until(() => first.notes.heard.includes("buried a: Error: no answer"));
   assert.deepEqual(first.notes.heard.length, 2);
+  // It takes what is raised meanwhile.
+  await jobs.setPolicy({ attempts: 4 });
+  await jobs.put("x", { id: "more" });
+  await until(() => first.notes.heard.includes("buried more: Error: no answer"));
+  assert.deepEqual(first.notes.heard.length, 2 + 4);
+  await jobs.setPolicy({ attempts: 2, keepDead: 7 });
   first.worker.stop();
   await first.ended;
   const { notes } = running(t, jobs, fail, { attempts: 3, keepDead: 9, backoff });
@@ -209,7 +215,7 @@ test("a job that is too late may keep its place until its work has ended", async
     if (payload === "fails" && attempt === 1) throw signal.reason instanceof JobTimeoutError ? new Error("of late") : 0;
   };
   for (const id of ["fails", "ends", "next"]) await jobs.put(id, { id, group: "anna" });
-  const options = { concurrency: 3, timeout: 100, lease: 200, keepPlace: true, backoff: { first: 1 } };
+  const options = { concurrency: 3, timeout: 100, keepPlace: true, backoff: { first: 1 } };
   const { notes } = running(t, jobs, work, options);
   await until(() => notes.heard.length === 4);
   const late = "retried fails JobTimeoutError: the work took longer than 100 ms";
