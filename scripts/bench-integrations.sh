@@ -3,17 +3,13 @@
 #
 # usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
 #
-# Dependencies are downloaded into target/integrations/venv, which scripts/integrations-python.sh uses too.
+# Dependencies are downloaded into target/integrations/venv, which scripts/integrations-python.sh uses too, and integrations/node.
 set -eu
 cd "$(dirname "$0")/.."
 
 servers=$1
 shift
-venv=target/integrations/venv
-[ -e "$venv/bin/python" ] || python3 -m venv "$venv"
-pip="$venv/bin/pip --quiet --disable-pip-version-check"
-$pip install -r integrations/python/requirements.txt -r integrations/bench/requirements.txt
-$pip install --no-deps --no-build-isolation --editable integrations/python
+. scripts/packages.sh
 "$venv/bin/ruff" check integrations/bench
 "$venv/bin/ruff" format --check integrations/bench
 

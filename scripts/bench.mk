@@ -29,7 +29,6 @@ bench-field: build ## Compare with beanstalkd, BullMQ, pgmq, Graphile Worker, NA
 bench-integrations: build ## Compare our brokers with the frameworks' own on Redis, in an hour or more on an idle machine; writes docs/benchmarks-frameworks.md (OPTIONS='--help')
 	@scripts/setup.sh examples languages laravel symfony
 	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
-	scripts/integrations-node.sh $(SERVERS_DIR) --bench
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
 
 bench-tracing: build ## Measure what OpenTelemetry costs a worker in Python and Node, in some minutes on an idle machine (OPTIONS='--runs 3')

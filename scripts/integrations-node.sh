@@ -1,12 +1,11 @@
 #!/bin/sh
 # Check and test integrations/node: types, style, and tests with real servers, by ioredis and node-redis.
 #
-# usage: integrations-node.sh folder-of-servers [--quick | --bench]
+# usage: integrations-node.sh folder-of-servers [--quick]
 #        integrations-node.sh --fetch
 #
 #     --quick     some of them, on one server, in less than a minute
 #     --fetch     no tests: only what the package is built with
-#     --bench     no tests: measure beside BullMQ, into target/bench-node/results.json
 #
 # What it needs is fetched by npm, in the versions that integrations/node/package-lock.json pins.
 set -eu
@@ -40,7 +39,6 @@ cd "$place"
 node_modules/.bin/biome ci .
 rm -rf dist
 npm run --silent build
-[ "${2-}" != --bench ] || exec node dist/bench/run.js --server "$servers/redis-7.0" --module "$DEHYDRATOR_MODULE"
 beside=3
 [ "${2-}" != --quick ] || beside=2
 for name in $names; do

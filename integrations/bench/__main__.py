@@ -26,8 +26,8 @@ from trial import Load, Result, Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The results of the benches in Ruby and in Node.
-BESIDE = [ROOT / f"target/bench-{name}/results.json" for name in ("sidekiq", "node")]
+#: The results of the bench in Ruby.
+BESIDE = [ROOT / "target/bench-sidekiq/results.json"]
 
 
 def arguments() -> argparse.Namespace:

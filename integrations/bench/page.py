@@ -9,7 +9,7 @@ from typing import Any
 
 from contenders import CONTENDERS
 from killed import killed
-from languages import LANGUAGES, node_table, sidekiq_table
+from languages import LANGUAGES, sidekiq_table
 from machine import NOISE
 from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS, is_disturbed
 from telling import UNTOLD, Results, as_csv, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
@@ -58,7 +58,7 @@ def bench(results: Results) -> list[str]:
         return []
     parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
     parts += [wrapped(disturbed_conditions(results)), disturbed_table(results)]
-    parts += [sidekiq_table(results), node_table(results)]
+    parts += [sidekiq_table(results)]
     return [*parts, untold(results)]
 
 
@@ -116,7 +116,7 @@ def conditions(results: Results) -> str:
     when = date.fromisoformat(max(run["date"] for run in runs))
     return (
         f"{load['jobs']:,} jobs that do nothing, due at random moments from {load['first']:.0f} to {load['last']:.0f} "
-        "seconds after the first was sent (Sidekiq and Node: from 20 and 8 seconds); two worker processes. "
+        "seconds after the first was sent (Sidekiq: from 20 seconds); two worker processes. "
         f"Redis {runs[0]['server']} with an append-only file, `everysec`; "
         f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, "
         f"{processor()}."

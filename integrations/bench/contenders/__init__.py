@@ -8,6 +8,7 @@ from contenders.celery import (
     CeleryOnRedisForAnHour,
 )
 from contenders.dramatiq import DramatiqOnDehydrator, DramatiqOnRedis
+from contenders.node import BullMq, NodeOnDehydrator
 from contenders.php import LaravelOnDehydrator, LaravelOnRedis, MessengerOnDehydrator, MessengerOnRedis
 from contenders.rq import RqOnDehydrator, RqOnRedis, RqWithLeases
 from contenders.sidekiq import SidekiqOnRedis, SidekiqReliable
@@ -26,6 +27,8 @@ CONTENDERS: dict[str, Contender] = {
     "rq-redis": RqOnRedis(),
     "rq-dehydrator": RqOnDehydrator(),
     "rq-leases": RqWithLeases(),
+    "bullmq": BullMq(),
+    "dehydrator-node": NodeOnDehydrator(),
     "sidekiq-brpop": SidekiqOnRedis(),
     "sidekiq-reliable": SidekiqReliable(),
     "laravel-redis": LaravelOnRedis(),

@@ -5,9 +5,9 @@ import { Redis } from "ioredis";
 import { note } from "./note.js";
 import { delayOf, type Planned, planned } from "./plan.js";
 
-const { BENCH_URL = "", BENCH_CONCURRENCY = "20", BENCH_VISIBILITY = "10" } = process.env;
+const { BENCH_URL = "" } = process.env;
 const connection = new Redis(BENCH_URL, { maxRetriesPerRequest: null });
-const visibility = Number(BENCH_VISIBILITY) * 1000;
+const visibility = 10_000;
 
 if (process.argv[2] === "sender") {
   const queue = new Queue<Planned>("bench", { connection });
@@ -27,7 +27,7 @@ if (process.argv[2] === "sender") {
 } else {
   const worker = new Worker<Planned>("bench", ({ data: { id, due } }) => note(id, due), {
     connection,
-    concurrency: Number(BENCH_CONCURRENCY),
+    concurrency: 20,
     lockDuration: visibility,
     // By default each 30 seconds; and a job is given up whose worker died twice.
     stalledInterval: visibility,

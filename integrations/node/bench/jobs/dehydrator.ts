@@ -4,7 +4,7 @@ import { Queue, Worker } from "dehydrator-queue";
 import { note } from "./note.js";
 import { delayOf, type Planned, planned } from "./plan.js";
 
-const { BENCH_URL = "", BENCH_CONCURRENCY = "20", BENCH_VISIBILITY = "10" } = process.env;
+const { BENCH_URL = "" } = process.env;
 const jobs = new Queue<Planned>(BENCH_URL, "bench", { library: "ioredis" });
 
 if (process.argv[2] === "sender") {
@@ -14,7 +14,7 @@ if (process.argv[2] === "sender") {
     await jobs.putMany(some.map((one) => ({ payload: one, id: `j${one.id}`, delay: delayOf(one) })));
   }
 } else {
-  const options = { concurrency: Number(BENCH_CONCURRENCY), lease: Number(BENCH_VISIBILITY) * 1000, attempts: 50 };
+  const options = { concurrency: 20, lease: 10_000, attempts: 50 };
   await new Worker(jobs, ({ payload: { id, due } }) => note(id, due), options).run();
 }
 jobs.close();
