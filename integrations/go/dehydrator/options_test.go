@@ -125,6 +125,7 @@ func TestAWrongOptionIsRefusedByItsName(t *testing.T) {
 		{work(d.Config{}, d.NewQueue[int](server.Client, "").HandleFunc(done)), "the queue's name"},
 		{work(d.Config{}, d.NewQueue[int](clientOf(t, server.Addr), "other").HandleFunc(done)), "routes"},
 		{work(d.Config{}, jobs.HandleFunc(done)), "routes"},
+		{work(d.Config{}, d.Route{}), "routes"},
 		{d.NewWorker(d.Config{}).Run(ctx), "routes"},
 	} {
 		wrong := (*d.OptionError)(nil)

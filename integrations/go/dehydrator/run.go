@@ -33,9 +33,15 @@ func (w *Worker) prepare() error {
 	if len(w.routes) == 0 {
 		return &OptionError{"routes", "are none"}
 	}
-	client := w.routes[0].settings.server.client
-	for _, route := range w.routes {
+	var client redis.UniversalClient
+	for i, route := range w.routes {
 		s := route.settings
+		if s == nil {
+			return &OptionError{"routes", "have one of no queue"}
+		}
+		if i == 0 {
+			client = s.server.client
+		}
 		c := checks{s.wrong}
 		c.that(route.decode != nil, "the handler", "of %s is nil", s.name)
 		c.that(w.lanes[s.name] == nil, "routes", "have two handlers of %s", s.name)
