@@ -165,7 +165,7 @@ func TestItemsHaveOptionsOfTheirOwn(t *testing.T) {
 	must(jobs.Enqueue(ctx, 0, d.TaskID("0"), d.ProcessIn(time.Hour)))(t)
 	results := must(jobs.EnqueueMany(ctx, []d.Item[int]{
 		d.NewItem(1, d.TaskID("0")), d.NewItem(2, d.TaskID("0"), d.Replace(), d.ProcessAt(at)),
-		d.NewItem(3, d.TaskID("3"), d.Group("bert"), d.ProcessAt(at)), d.NewItem(4, d.TaskID("4"), d.Attempts(7), d.ProcessIn(time.Hour)),
+		d.NewItem(3, d.TaskID("3"), d.Group("bert"), d.ProcessAt(at)), d.NewItem(4, d.TaskID("4"), d.Attempts(7), d.ProcessIn(2*time.Hour)),
 		d.NewItem(5, d.TaskID("5"), d.Timeout(time.Minute)),
 	}, d.Group("anna"), d.Attempts(3)))(t)
 	equal(t, fmt.Sprint(results), "[{0 exists} {0 stored} {3 stored} {4 stored} {5 stored}]")
