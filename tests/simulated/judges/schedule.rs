@@ -312,7 +312,14 @@ impl Dehydrator {
         let has_lengths = self.limits.length > 0
             || self.each.length > 0
             || self.groups.values().any(|it| it.settings.length > 0);
-        if has_lengths && self.schedules.values().any(|it| self.is_full_for(it)) {
+        // They are of few groups.
+        let mut seen: Vec<&Bytes> = Vec::new();
+        let mut first_of_group = self.schedules.values().filter(|it| {
+            let is_first = !seen.contains(&&it.said.group);
+            seen.extend(is_first.then_some(&it.said.group));
+            is_first
+        });
+        if has_lengths && first_of_group.any(|it| self.is_full_for(it)) {
             self.acts_from = now + RETRY_MS;
         }
     }
