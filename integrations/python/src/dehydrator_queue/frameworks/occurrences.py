@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -18,6 +19,7 @@ from dehydrator_queue.job import Delivery, id_text
 from dehydrator_queue.queue.commands import Question, new_token, poll, reason_words
 from dehydrator_queue.queue.scheduling import Declared, declare, is_empty, plan_words
 from dehydrator_queue.queue.server import Server
+from dehydrator_queue.steps import Steps, run
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -58,6 +60,40 @@ def put_off(delivery: Delivery, error: Exception) -> Question[Any]:
     return Question((*words, *reason_words(reason)), list)
 
 
+def occurring(
+    server: Any,
+    keys: Sequence[str],
+    put: Callable[[Delivery], Any],
+    declared: Callable[[str], Sequence[Declared]] | None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Steps[None]:
+    """Takes the occurrences of some keys, and puts their jobs. `declared`: as of Occurrences."""
+    look_at = time.monotonic() + LOOK
+    while not is_stopping():
+        try:
+            if time.monotonic() >= look_at:
+                for key in keys if declared is not None else ():
+                    if (yield from server.asking(is_empty(key))):
+                        yield from server.following(declare(key, declared(key)))  # type: ignore[misc]
+                look_at = time.monotonic() + LOOK
+            question = poll(keys, MOST, LEASE, new_token(), BLOCK)
+            for delivery in (yield from server.asking(question, inf, is_stopping, _interrupted)):
+                try:
+                    yield partial(put, delivery)
+                except Exception as error:
+                    yield from server.asking(put_off(delivery, error))
+                else:
+                    yield from server.asking(settle(delivery))
+        except Exception as error:
+            if not is_stopping():
+                log.error("occurrences cannot be taken, again in 1 s: %s", reason_of(error))
+                yield partial(server._sleep, AGAIN / 1000)
+
+
+def _interrupted(error: Exception) -> None:
+    log.warning("the server does not answer, asking again: %r", error)
+
+
 class Occurrences:
     """Takes the occurrences of some keys, and puts their jobs, in a thread of its own."""
 
@@ -69,9 +105,10 @@ class Occurrences:
         declared: Callable[[str], Sequence[Declared]] | None = None,
     ) -> None:
         """`declared`: returns the schedules of a key that settings declare."""
-        self._server, self._put, self._keys, self._declared = server, put, keys, declared
+        self._server, self._keys, self._declared = server, keys, declared
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dehydrator-schedules", daemon=True)
+        steps = occurring(server, keys, put, declared, self._stopping.is_set)
+        self._thread = threading.Thread(target=run, args=[steps], name="dehydrator-schedules", daemon=True)
 
     def start(self) -> None:
         """Stores what is declared, and begins."""
@@ -84,34 +121,3 @@ class Occurrences:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-
-    def _run(self) -> None:
-        look_at = time.monotonic() + LOOK
-        while not self._stopping.is_set():
-            try:
-                if time.monotonic() >= look_at:
-                    self._declare_again()
-                    look_at = time.monotonic() + LOOK
-                question = poll(self._keys, MOST, LEASE, new_token(), BLOCK)
-                for delivery in self._server.ask(question, inf, self._stopping.is_set, self._interrupted):
-                    self._serve(delivery)
-            except Exception as error:
-                if not self._stopping.is_set():
-                    log.error("occurrences cannot be taken, again in 1 s: %s", reason_of(error))
-                    self._stopping.wait(AGAIN / 1000)
-
-    def _declare_again(self) -> None:
-        for key in self._keys if self._declared is not None else ():
-            if self._server.ask(is_empty(key)):
-                self._server.follow(declare(key, self._declared(key)))  # type: ignore[misc]
-
-    def _serve(self, delivery: Delivery) -> None:
-        try:
-            self._put(delivery)
-        except Exception as error:
-            self._server.ask(put_off(delivery, error))
-        else:
-            self._server.ask(settle(delivery))
-
-    def _interrupted(self, error: Exception) -> None:
-        log.warning("the server does not answer, asking again: %r", error)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from math import inf
 from typing import Any
 
 from taskiq import AsyncBroker, BrokerMessage
@@ -15,13 +12,10 @@ from taskiq.kicker import AsyncKicker
 from taskiq.utils import maybe_awaitable
 
 from dehydrator_queue.aio.server import Server
-from dehydrator_queue.errors import reason_of
-from dehydrator_queue.frameworks.occurrences import AGAIN, BLOCK, LEASE, LOOK, MOST, plan_of_framework, put_off, settle
-from dehydrator_queue.job import id_bytes, id_text
-from dehydrator_queue.queue.commands import new_token, poll
-from dehydrator_queue.queue.scheduling import Declared, declare, is_empty
-
-log = logging.getLogger("dehydrator_queue")
+from dehydrator_queue.frameworks.occurrences import occurring, plan_of_framework
+from dehydrator_queue.job import Delivery, id_bytes, id_text
+from dehydrator_queue.queue.scheduling import Declared, declare
+from dehydrator_queue.steps import run_async
 
 
 class Schedules:
@@ -43,32 +37,14 @@ class Schedules:
         """Stores the schedules of the broker's tasks. Raises an error for wrong ones."""
         for _, refusal in await self._server.follow(declare(self.key, list(self._declared())), patience=10.0):
             raise refusal
-        self._taking = asyncio.create_task(self._take())
+        taking = occurring(self._server, [self.key], self._put, lambda key: list(self._declared()))
+        self._taking = asyncio.create_task(run_async(taking))
 
     async def stop(self) -> None:
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait({self._taking})
         await self._server.client.aclose()  # type: ignore[attr-defined]
-
-    async def _take(self) -> None:
-        look_at = time.monotonic() + LOOK
-        while True:
-            try:
-                if time.monotonic() >= look_at:
-                    look_at = time.monotonic() + LOOK
-                    if await self._server.ask(is_empty(self.key)):
-                        await self._server.follow(declare(self.key, list(self._declared())))
-                for delivery in await self._server.ask(poll([self.key], MOST, LEASE, new_token(), BLOCK), inf):
-                    try:
-                        await self._put(delivery.element, id_text(delivery.id))
-                    except Exception as error:
-                        await self._server.ask(put_off(delivery, error))
-                    else:
-                        await self._server.ask(settle(delivery))
-            except Exception as error:
-                log.error("occurrences cannot be taken, again in 1 s: %s", reason_of(error))
-                await asyncio.sleep(AGAIN / 1000)
 
     def _declared(self) -> Any:
         for task_name, task in self._broker.get_all_tasks().items():
@@ -82,9 +58,9 @@ class Schedules:
                 declared: Declared = id_bytes(name), self._broker.formatter.dumps(message).message, plan_of(told)
                 yield declared
 
-    async def _put(self, payload: bytes, id: str) -> None:
-        message = self._broker.formatter.loads(payload)
-        message.task_id = id
+    async def _put(self, delivery: Delivery) -> None:
+        message = self._broker.formatter.loads(delivery.element)
+        message.task_id = id_text(delivery.id)
         for middleware in self._broker.middlewares:
             message = await maybe_awaitable(middleware.pre_send(message))
         await self._send(self._broker.formatter.dumps(message), message.task_id)
