@@ -160,7 +160,7 @@ class Operations:
         return self.now + self.draw.choice((-1000, -1, 0, 1, 7, 50, 1000))
 
     def _if_there(self) -> tuple[Any, ...]:
-        return self.draw.choice((("NX",), ("REPLACE",)))
+        return self.draw.choice(((), ("NX",), ("REPLACE",)))
 
     def _push(self) -> tuple[Any, ...]:
         options = (*self._if_there(), *self._maybe(0.2, "AT", self._moment()), *self._bounds())

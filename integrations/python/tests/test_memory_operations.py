@@ -24,4 +24,4 @@ def test_the_replies_of_random_operations_are_those_of_the_server(tmp_path: Path
         server.close()
     print(operations.counts)
     if OPERATIONS >= 10_000:
-        assert not {*SHARES, "expired", "ERR", "FULL", "NORULE", "NOSUCHID"} - set(operations.counts)
+        assert not {*SHARES, "expired", "ERR", "EXISTS", "FULL", "NORULE", "NOSUCHID"} - set(operations.counts)

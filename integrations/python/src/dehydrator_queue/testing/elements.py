@@ -48,7 +48,7 @@ class Elements(Keys):
         it = self._at(key)
         there = it.get(id) is not None
         if (there or it.remembers(id, self._now)) and "REPLACE" not in options:
-            return None
+            return self._refuse(id, options)
         group = options.group() or OTHERS
         if (not there and it.is_full()) or (not it.has(id, group) and it.is_group_full(group)):
             raise refused("FULL", "the LENGTH that LIMIT set is reached")
@@ -78,6 +78,7 @@ class Elements(Keys):
             there = it.get(id) is not None or id in new
             inside = it.has(id, group) or id in moved
             if not replaces and (there or it.remembers(id, self._now)):
+                self._refuse(id, options)
                 replies.append(0)
             elif (not there and it.is_full(len(new))) or (not inside and it.is_group_full(group, len(moved))):
                 replies.append(-1)
@@ -93,10 +94,14 @@ class Elements(Keys):
                 it.push(id, element, ttl, deadline, self._bounds(deadline, options), group)
         return replies
 
+    def _refuse(self, id: bytes, options: Options) -> None:
+        if "NX" not in options:
+            raise refused("EXISTS", f"id {id!r} is there already")
+
     def _push_options(self, words: Words) -> Options:
         options = Options(words, NX=0, REPLACE=0, AT=1, DELIVERIES=1, WITHIN=1, GROUP=1)
-        if ("NX" in options) == ("REPLACE" in options):
-            raise refused("ERR", "the server in memory knows a PUSH with NX or REPLACE")
+        if "NX" in options and "REPLACE" in options:
+            raise refused("ERR", "NX and REPLACE exclude each other")
         if (most := options.word("DELIVERIES")) is not None:
             deliveries(most)
         options.number("WITHIN", 1)
