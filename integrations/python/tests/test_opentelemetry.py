@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBasedTraceIdRatio, Sampler
 from opentelemetry.trace import SpanKind
+from redis.exceptions import OutOfMemoryError
 from servers import RealServer
 
 from dehydrator_queue import Backoff, Hooks, Item, Job, Queue, QueueFull, Raw, Reject, Retry, Worker, aio
@@ -84,6 +85,23 @@ def test_a_job_is_one_trace_with_the_names_of_the_conventions(telemetry: Telemet
     ):
         told = {"messaging.operation.name": name, "messaging.operation.type": type}
         assert dict(span.attributes) == {**every, **told, **more}
+
+
+def test_a_dead_letter_keeps_its_headers_if_there_is_no_room_for_others(telemetry: Telemetry) -> None:
+    class Full(MemoryServer):
+        def execute_command(self, *words: Any, **options: Any) -> Any:
+            if words[0] == "DEHYDRATOR.REJECT" and "ELEMENT" in words:
+                raise OutOfMemoryError("command not allowed when used memory > 'maxmemory'")
+            return super().execute_command(*words, **options)
+
+    def reject(job: Job) -> None:
+        raise Reject("no such address")
+
+    memory = Full()
+    jobs = Queue(memory, "jobs", hooks=telemetry.hooks)
+    jobs.put("mail")
+    memory.drain(Worker(jobs, reject, hooks=telemetry.hooks))
+    assert [(dead.payload, dead.reason) for dead in jobs.dead_letters()] == [("mail", "no such address")]
 
 
 def test_each_attempt_links_to_the_one_before_also_after_a_revival(telemetry: Telemetry) -> None:
