@@ -11,6 +11,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
+from kombu import Connection
 
 from dehydrator_queue import Backoff, Item, Job, Queue, Retry, Worker, aio
 from dehydrator_queue.dramatiq import DehydratorBroker as DramatiqBroker
@@ -141,6 +142,14 @@ def everything() -> Iterator[tuple[str, str, Any, Any]]:
             for value in WRONG[option]:
                 if value != inf or option != "patience":
                     yield name, option, value, partial(broker, url=url, **{option: value})
+    for option in ("lease", "deliveries", "keep_dead"):
+        for value in WRONG[option]:
+            yield "kombu", option, value, partial(channel, **{option: value})
+
+
+def channel(**options: Any) -> Any:
+    url = "redis://127.0.0.1:1"
+    return Connection(url, transport="dehydrator_queue.kombu:Transport", transport_options=options).channel()
 
 
 def refusal(call: Callable[[], Any]) -> Exception | None:

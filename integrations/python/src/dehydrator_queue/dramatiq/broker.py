@@ -20,7 +20,7 @@ from dehydrator_queue.errors import reason_of
 from dehydrator_queue.frameworks.ids import look_words, names_of_message, push_words, take
 from dehydrator_queue.frameworks.leases import Lease, Leases
 from dehydrator_queue.job import Delivery, id_text
-from dehydrator_queue.options import Duration, milliseconds, patience_of
+from dehydrator_queue.options import Duration, milliseconds, patience_of, whole
 from dehydrator_queue.queue.commands import (
     KEEP,
     Flow,
@@ -180,6 +180,8 @@ class DehydratorBroker(Broker):
     def push_words(self, message: Message[Any], name: str, delay: int | None = None) -> tuple[Any, ...]:
         """Returns the words that send a message under an id, unless that exists."""
         within, group = message.options.get(WITHIN), message.options.get(GROUP)
+        if within is not None:
+            whole(WITHIN, within)
         key = self.key(message.queue_name)
         return push_words(key, max(0, delay or 0), message.encode(), name, within, group)
 

@@ -25,7 +25,8 @@ from dehydrator_queue.kombu.celery_pool import is_stopping, kept_of
 from dehydrator_queue.kombu.eta import forget_future
 from dehydrator_queue.kombu.qos import QoS, release_in_order
 from dehydrator_queue.kombu.sending import Sending
-from dehydrator_queue.queue.commands import KEEP, Keep, limit_words, new_token, reject
+from dehydrator_queue.options import milliseconds
+from dehydrator_queue.queue.commands import KEEP, Keep, check_deliveries, keep_words, limit_words, new_token, reject
 from dehydrator_queue.queue.library import passes, reply_in
 from dehydrator_queue.queue.server import NEWEST, Server, explain, knows
 
@@ -44,6 +45,14 @@ MOST = 8
 #: Seconds. After a reply, the next poll waits so long for an ack, if the last one came that soon: both go in one write,
 #: which wakes the server once.
 LULL = 0.003
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Checks our own transport options."""
+    check_deliveries(options.get("deliveries"))
+    keep_words(options.get("keep_dead"))
+    if (lease := options.get("lease")) is not None:
+        milliseconds("lease", lease, 100)
 
 
 class Dehydrated(Sending):
@@ -73,7 +82,8 @@ class Dehydrated(Sending):
 
     _lease_pool: Any = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        _check(connection.client.transport_options or {})
         #: Ids of revoked tasks that may wait here.
         self.revoked: deque[str] = deque()
         self._token = new_token()
@@ -89,7 +99,7 @@ class Dehydrated(Sending):
         self._lease_lock = threading.Lock()
         #: The tags of messages whose work goes on although the channel ends.
         self.kept: set[str] = set()
-        super().__init__(*args, **kwargs)
+        super().__init__(connection, **kwargs)
         self.leases = Leases(self._create_lease_client, self._lease_ms, self._prolong_held)
         if not self.ack_emulation:
             # As on Redis, delivered messages are gone.
