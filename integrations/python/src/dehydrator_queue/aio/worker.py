@@ -27,7 +27,7 @@ class Worker(Working[Queue[Any]]):
     """Takes due jobs, and awaits `work` with each Job, `concurrency` of them at a time.
 
     Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job, or of
-    one that takes too long, is cancelled.
+    one that takes too long, is cancelled; with `keep_place`, the latter is only told, by `job.lost`.
     """
 
     _kind = Queue
