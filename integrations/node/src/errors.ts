@@ -1,6 +1,6 @@
 // The errors of this package, and errors that the work can throw.
 
-import { milliseconds } from "./moment.js";
+import { known, milliseconds, oneOf } from "./moment.js";
 
 /** The base class of all errors of this package. */
 export class DehydratorError extends Error {
@@ -117,14 +117,20 @@ export class Reject extends Error {
   override name = "Reject";
 }
 
-/** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left: this was one. */
+/** Thrown by the work: the job is delivered again after `delay` milliseconds, if it has attempts left. */
 export class Retry extends Error {
   override name = "Retry";
   /** In milliseconds. */
   readonly delay: number;
+  /** Whether this was an attempt. */
+  readonly counted: boolean;
 
-  constructor(delay: number, reason = "the work asked to be tried again") {
+  /** `counted: false`: this was no attempt, as when another service asks to come later. */
+  constructor(delay: number, reason = "the work asked to be tried again", options: { counted?: boolean } = {}) {
     super(reason);
+    known(options, "counted");
+    const { counted = true } = options;
     this.delay = milliseconds(delay, "delay");
+    this.counted = oneOf(counted, "counted", true, false);
   }
 }

@@ -77,12 +77,13 @@ export function termsOf(options: WorkerOptions) {
   };
 }
 
-/** Why an attempt failed, and whether it is the last one, or else when there is another. */
-export type Verdict = { reason: string; delay?: number };
+/** Why an attempt failed, and whether it was the last one, or else when the next is, and whether this one counts. */
+export type Verdict = { reason: string; delay?: number; isCounted: boolean };
 
 /** Returns the fate of a job whose work threw `error`, if it has so many attempts. */
 export function verdict(error: unknown, attempt: number, attempts: number | null, backoff: Backoff): Verdict {
-  const reason = reasonOf(error);
-  if (error instanceof Reject || (attempts !== null && attempt >= attempts)) return { reason };
-  return { reason, delay: error instanceof Retry ? error.delay : waitAfter(attempt, backoff) };
+  const [reason, isCounted] = [reasonOf(error), !(error instanceof Retry && !error.counted)];
+  const isLast = isCounted && attempts !== null && attempt >= attempts;
+  if (error instanceof Reject || isLast) return { reason, isCounted };
+  return { reason, isCounted, delay: error instanceof Retry ? error.delay : waitAfter(attempt, backoff) };
 }

@@ -311,13 +311,19 @@ export class Verbs<T> {
   }
 
   /** Gives a job back that did not fail, to its old place. It counts as no attempt. */
-  giveBack({ token, idBytes: id }: Delivery, reason = ""): Question<boolean> {
-    return this.on("RELEASE", [0, token, id, "UNCOUNTED", ...reasonWords(reason)], firstIsOne);
+  giveBack(delivery: Delivery, reason = ""): Question<boolean> {
+    return this.release(0, delivery, { reason, isCounted: false });
   }
 
   /** Gives a job back whose work failed, with another element if there is one. */
-  release(delay: number, { token, idBytes: id }: Delivery, reason: string, element?: Buffer): Question<boolean> {
-    return this.on("RELEASE", [Math.ceil(delay), token, id, ...ended(reason, element)], firstIsOne);
+  release(
+    delay: number,
+    { token, idBytes: id }: Delivery,
+    { reason, isCounted = true }: { reason: string; isCounted?: boolean },
+    element?: Buffer,
+  ): Question<boolean> {
+    const words = [Math.ceil(delay), token, id, ...(isCounted ? [] : ["UNCOUNTED"]), ...ended(reason, element)];
+    return this.on("RELEASE", words, firstIsOne);
   }
 
   /** Makes a job a dead letter, with another element if there is one. */

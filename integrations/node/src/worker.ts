@@ -21,7 +21,16 @@ import { internals, Queue } from "./queue.js";
 import type { Patience, Server } from "./server.js";
 import { Settling } from "./settling.js";
 import { onSignal } from "./signals.js";
-import { ATTEMPTS, type RunOptions, TERMS, type Terms, termsOf, verdict, type WorkerOptions } from "./terms.js";
+import {
+  ATTEMPTS,
+  type RunOptions,
+  TERMS,
+  type Terms,
+  termsOf,
+  type Verdict,
+  verdict,
+  type WorkerOptions,
+} from "./terms.js";
 import { listen } from "./told.js";
 import { BATCH, poll, type Question, replicated } from "./verbs.js";
 import type { Crew } from "./wide/lane.js";
@@ -413,7 +422,7 @@ export class Worker<T = unknown> {
     if (delay === undefined) {
       return this.#hooks.settling(job, "bury", () => this.#bury(part, delivery, reason, changed));
     }
-    await this.#hooks.settling(job, "release", () => this.#release(part, delivery, delay, reason, changed));
+    await this.#hooks.settling(job, "release", () => this.#release(part, delivery, { ...then, delay }, changed));
     this.#tell("retried", job, ms, failure.error, delay);
   }
 
@@ -469,13 +478,13 @@ export class Worker<T = unknown> {
   }
 
   /** Gives back a job whose work failed. */
-  async #release(part: Part<T>, one: Delivery, delay: number, reason: string, changed?: Buffer): Promise<void> {
+  async #release(part: Part<T>, one: Delivery, then: Verdict & { delay: number }, changed?: Buffer): Promise<void> {
     try {
-      await this.#ask(part, part.verbs.release(delay, one, reason, changed));
+      await this.#ask(part, part.verbs.release(then.delay, one, then, changed));
     } catch (error) {
       if (!(error instanceof QueueFullError || error instanceof TooLateError)) throw error;
       // The server has no room for other headers, or allows no such delay.
-      await this.#ask(part, part.verbs.release(Math.min(delay, this.#terms.backoff.first), one, reason));
+      await this.#ask(part, part.verbs.release(Math.min(then.delay, this.#terms.backoff.first), one, then));
     }
   }
 
@@ -489,7 +498,7 @@ export class Worker<T = unknown> {
     // False can mean that a first REJECT worked, but its reply was lost.
     if ((await rejecting.catch(withoutPolicy)) === null) {
       const { most } = this.#terms.backoff;
-      await this.#ask(part, part.verbs.release(most, delivery, reason));
+      await this.#ask(part, part.verbs.release(most, delivery, { reason }));
       told = `${reason}; it waits for ${most} ms, for the queue has no policy for dead letters`;
     }
     this.#tell("buried", delivery, told);

@@ -21,6 +21,7 @@ const CALLS: Record<string, [call: (options: Any) => unknown, rest?: object]> = 
   "new Worker": [(options) => new Worker(jobs, work, options)],
   "backoff of new Worker": [(backoff) => new Worker(jobs, work, { backoff })],
   "hooks of new Worker": [(hooks) => new Worker(jobs, work, { hooks })],
+  Retry: [(options) => new Retry(5, "later", options)],
   run: [(options) => new Worker(jobs, work).run(options)],
   put: [(options) => jobs.put(1, options)],
   putMany: [(options) => jobs.putMany([{ payload: 1 }], options)],
@@ -87,6 +88,7 @@ const WRONG: Record<string, Record<string, readonly unknown[]>> = {
       .split(" ")
       .map((name) => [name, []]),
   ),
+  Retry: { counted: FLAGS },
   run: { signals: FLAGS, grace: NUMBERS },
   put: TIMED,
   putMany: { ...OWN, replace: FLAGS },

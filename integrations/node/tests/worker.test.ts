@@ -101,17 +101,22 @@ withEach("a worker", (library) => {
     assert.deepEqual([letter?.id, letter?.reason], ["a", "no"]);
   });
 
-  test("work may say when it wants to try again", async (t) => {
+  test("work may say when it wants to try again, and whether that was an attempt", async (t) => {
     const jobs = queueOf(t, server.url, { library });
     await jobs.put("x", { id: "a" });
-    const at: number[] = [];
-    const { notes } = running(t, jobs, () => {
-      at.push(performance.now());
+    const at: [attempt: number, ms: number][] = [];
+    const work = ({ attempt }: Job) => {
+      at.push([attempt, performance.now()]);
       if (at.length === 1) throw new Retry(70, "busy");
-    });
+      if (at.length < 4) throw new Retry(50, "wait", { counted: false });
+    };
+    const { notes } = running(t, jobs, work, { attempts: 2 });
     await until(() => notes.heard.includes("succeeded a"));
-    assert.equal(notes.heard[0], "retried a Retry: busy");
-    assert.ok(at[1]! - at[0]! >= 69);
+    assert.deepEqual(notes.heard.slice(0, -1), ["retried a Retry: busy", ...Array(2).fill("retried a Retry: wait")]);
+    const [first, ...others] = at.map(([, ms], n) => ms - (at[n - 1]?.[1] ?? 0)).slice(1);
+    assert.ok(first! >= 69 && others.every((ms) => ms >= 49));
+    const attempts = at.map(([attempt]) => attempt);
+    assert.deepEqual(attempts, [1, 2, 2, 2]);
   });
 
   test("a payload that cannot be decoded is a dead letter, and work goes on", async (t) => {
