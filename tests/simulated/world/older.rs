@@ -2,6 +2,7 @@
 //! found in them must be found again.
 
 use super::op::Op;
+use super::schedule::Back;
 use super::step::Step;
 use crate::judges::Bytes;
 
@@ -9,7 +10,8 @@ use crate::judges::Bytes;
 pub fn has(op: &Op) -> bool {
     match op {
         Op::OfSchedules(_) | Op::Revive(_) | Op::OnDueNx(_) => false,
-        Op::Release(_, _, back) | Op::Reject(_, back) => !back.has_element && back.reason.is_none(),
+        // What came back uncounted went behind others.
+        Op::Release(_, _, back) | Op::Reject(_, back) => *back == Back::default(),
         _ => true,
     }
 }
