@@ -197,7 +197,8 @@ impl Dehydrator {
     /// Returns the policy, the pause and the limits.
     #[inline]
     pub fn rules(&self) -> &Rules {
-        self.extras.as_ref().map_or(&policy::DEFAULT, |extras| &extras.rules)
+        let Some(extras) = &self.extras else { return &policy::DEFAULT };
+        &extras.rules
     }
 
     /// Changes the rules. Returns whether they differ from before.
@@ -226,7 +227,8 @@ impl Dehydrator {
     /// Returns the schedules, if there are any.
     #[inline]
     pub fn schedules(&self) -> Option<&Aside> {
-        self.extras.as_ref().map(|extras| &extras.schedules).filter(|it| !it.is_empty())
+        let schedules = &self.extras.as_ref()?.schedules;
+        if schedules.is_empty() { None } else { Some(schedules) }
     }
 
     /// Changes the schedules. The change also gets the lawn of the elements.

@@ -96,7 +96,7 @@ impl<'a> Writing<'a> {
 
     /// Returns the lawn for reading, if there is a dehydrator.
     pub fn look(&self) -> Option<&Lawn> {
-        self.existing().map(|dehydrator| &dehydrator.lawn)
+        Some(&self.existing()?.lawn)
     }
 
     /// Changes the lawn. Creates the dehydrator if there was none and the change succeeds. Fails as `change` does; then

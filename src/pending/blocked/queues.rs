@@ -275,7 +275,7 @@ impl Queues {
     fn remove_queue(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
         let mut queue = self.by_name.remove(name)?;
         queue.set_ready_at(None, &mut self.times);
-        if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
+        if matches!(&self.seen, Some(seen) if Rc::ptr_eq(seen, name)) {
             let before = self.by_name.range(..Rc::clone(name)).next_back();
             self.seen = before.map(|(before, _)| Rc::clone(before));
         }
