@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::Measure;
-use crate::builds::{BEFORE, executable};
+use crate::builds::{BEFORE, PORTABLE, executable};
 use crate::figures::Figures;
 use crate::one::{COUNTED, OPERATIONS};
 use crate::stores::ALL;
@@ -34,8 +34,17 @@ pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
 pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
 /// The numbers of timers for that: an O(n) pause shows beside a tenth of n.
 pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
-pub const INSTRUCTIONS: [&str; 8] =
-    ["lawn", BEFORE, "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
+pub const INSTRUCTIONS: [&str; 9] = [
+    "lawn",
+    BEFORE,
+    PORTABLE,
+    "hierarchy",
+    ANY_LENGTH,
+    "delay-queue",
+    "heap",
+    "floor-arena",
+    "floor-boxes",
+];
 /// Rounds of the most important comparisons. The machine may be slow for one, and once was for every second round.
 const ROUNDS: usize = 5;
 /// Returns the file with the figures of the last run.
@@ -209,8 +218,8 @@ fn everything(plan: &mut Plan) {
     let all_scalable = ALL.into_iter().filter(scalable);
     let (near, far): (Vec<_>, Vec<_>) = all_scalable.partition(|store| NEAR.contains(store));
     let others = near.iter().copied().filter(|it| !in_turn(it));
-    plan.measure(ROUNDS, &Measure::new("life", 1_000_000, 8), others);
-    let fenced = near.iter().copied().chain([BEFORE]);
+    plan.measure(ROUNDS, &Measure::new("life", 1_000_000, 8), others.chain([PORTABLE]));
+    let fenced = near.iter().copied().chain([BEFORE, PORTABLE]);
     plan.measure(ROUNDS, &Measure::new("fenced", 1_000_000, 8), fenced);
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);

@@ -1,6 +1,6 @@
 //! Writes the tables of docs/figures/.
 
-use crate::builds::{BEFORE, OURS};
+use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
 use crate::one::COUNTED;
 use crate::plan::{
@@ -270,10 +270,14 @@ impl Report {
     fn instructions(&self) -> String {
         let measure = Measure::new("instructions", COUNTED, 8);
         let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
-        let rows = INSTRUCTIONS.into_iter().filter(|store| *store != BEFORE).map(|store| {
-            let values = columns.map(|figure| cell(self.figures.least(&measure, store, figure)));
-            std::iter::once(label(store).to_owned()).chain(values).collect()
-        });
+        let rows = INSTRUCTIONS
+            .into_iter()
+            .filter(|store| ![BEFORE, PORTABLE].contains(store))
+            .map(|store| {
+                let values =
+                    columns.map(|figure| cell(self.figures.least(&measure, store, figure)));
+                std::iter::once(label(store).to_owned()).chain(values).collect()
+            });
         table(&head("instructions per operation", &columns), rows)
     }
 }
@@ -301,6 +305,9 @@ pub fn write() {
     .chain(report.any_deadline())
     {
         page::put(&format!("core:{section}"), &content);
+    }
+    if let Some(content) = report.beside(PORTABLE, "portable / default: ratio") {
+        page::put("core:portable", &content);
     }
     if let Some(content) = report.beside(BEFORE, "before / now: ratio") {
         println!("{content}");

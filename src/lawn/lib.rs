@@ -52,7 +52,7 @@
 //! | `rank` | the order of delivery: by deadline, then in the order of pushing |
 //! | `pieces` | a sorted list in pieces: of where blocks begin, and of leases |
 //! | `memory` | helpers for vectors: sizes, growing, shrinking, moving in steps |
-//! | `processor` | prefetching memory, the only `unsafe` code; comparing eight numbers at once |
+//! | `processor` | prefetching memory, and comparing eight numbers at once: the only `unsafe` code |
 //! | `tiny` | small limits for tests |
 //! | `work` | counts the work of a call, for tests |
 //!
