@@ -1,8 +1,11 @@
 //! Restarts preserve every deadline, id, element, TTL, and the order.
 
+use std::collections::BTreeMap;
+
 use redis::{Connection, Value};
 
-use harness::{Ask, Server};
+use crate::replication::{catch_up, replica_of};
+use harness::{Ask, Server, cmd};
 
 /// Stores a bit of everything: ties across TTLs, many blocks and pages, large and empty elements, many TTLs.
 fn fill(client: &mut Connection) {
@@ -162,4 +165,84 @@ fn writes_acknowledged_by_waitaof_are_in_the_files_of_primary_and_replica() {
         replica.relaunch();
         assert_eq!(all(&mut replica.connect()), before);
     }
+}
+
+/// What a value may have beside its elements, and what an element may have.
+const ALL: [&str; 22] = [
+    "LIMIT k LENGTH 900 HELD 50 RATE 40 PER 86400000 REMEMBER 86400000",
+    "LIMIT k EACH LENGTH 80",
+    "LIMIT k GROUP a SHARE 7 HELD 9 RATE 30 PER 86400000",
+    "LIMIT k GROUP  SHARE 2",
+    "PAUSE k GROUP p",
+    "PAUSE k AT 4102444799999 GROUP q",
+    "PUSH k 0 element a1 GROUP a",
+    "PUSH k 0 element a2 GROUP a DELIVERIES 3",
+    "PUSH k 0 element b1 GROUP b WITHIN 86400000",
+    "PUSH k 0 element p1 GROUP p",
+    "PUSH k 0 element taken",
+    "PUSH k 600000 element later SLACK 50",
+    "POLL k LEASE 600000 TOKEN mine",
+    "RENEW k 700000 mine a1",
+    "RELEASE k 500000 mine a2 REASON timeout",
+    "RELEASE k 0 mine b1 UNCOUNTED",
+    "PULL k taken",
+    "EVERY k 86400000 element daily TIMES 5 JITTER 5",
+    "EVERY k 3600000 element halted MISSED ALL GROUP a",
+    "PAUSE k SCHEDULE halted",
+    "ONDUE k HOLD DELIVERIES 9 STREAM s MAXLEN ~ 1000",
+    "PAUSE k AT 4102444799999",
+];
+
+#[test]
+fn whatever_a_key_has_is_in_every_file_and_copy_and_on_replicas() {
+    let mut primary =
+        Server::start_with_port(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    ALL.iter().for_each(|line| _ = client.ask(&format!("DEHYDRATOR.{line}")));
+    let shown = |client: &mut Connection, key: &str| -> Vec<Value> {
+        let groups = ["a", "b", "p", "q", ""].map(|it| format!("INFO {key} GROUP {it}"));
+        let ids = ["a1", "a2", "b1", "p1", "later"].map(|it| format!("LOOK {key} {it} FULL"));
+        let lines = groups.into_iter().chain(ids).chain([format!("SCHEDULES {key}")]);
+        let mut shown: Vec<_> =
+            lines.map(|line| client.ask(&format!("DEHYDRATOR.{line}"))).collect();
+        let mut info: BTreeMap<String, Value> =
+            cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
+        let fields = [
+            "length-limit",
+            "held-limit",
+            "rate-limit",
+            "rate-room",
+            "each-length-limit",
+            "remember",
+            "remembered",
+            "paused-until",
+            "policy",
+            "given-back",
+        ];
+        shown.extend(fields.map(|field| info.remove(field).expect(field)));
+        shown.push(client.digest(key));
+        shown
+    };
+    let before = shown(&mut client, "k");
+    catch_up(&primary, &replica);
+    assert_eq!(shown(&mut replica.connect(), "k"), before, "on a replica");
+    for way in ["the effects", "a rewritten file", "a snapshot"] {
+        match way {
+            "a rewritten file" => client.rewrite_aof(),
+            "a snapshot" => _ = client.ask("CONFIG SET aof-use-rdb-preamble yes"),
+            _ => {}
+        }
+        if way == "a snapshot" {
+            client.ask("DEBUG RELOAD");
+        } else {
+            primary.restart();
+            client = primary.connect();
+        }
+        assert_eq!(shown(&mut client, "k"), before, "from {way}");
+    }
+    client.ask("COPY k copy");
+    assert_eq!(shown(&mut client, "copy"), before, "a copy");
+    client.ask("RENAME k renamed");
+    assert_eq!(shown(&mut client, "renamed"), before, "under another name");
 }
