@@ -142,10 +142,16 @@ impl Dehydrator {
             return Some(&self.entries[&first.2]);
         }
         if self.policy.holds() {
-            // Whose turn it is decides, unless all are dead letters.
-            let mut open = self.open(now).map(|it| it.1);
-            let first = open.next()?;
-            return (self.policy.sends(first) && open.all(|it| self.policy.sends(it)))
+            // Whose turn it is decides, unless all that may give something out begin with dead letters.
+            let lives = |(group, at): (&Bytes, _)| {
+                !self.policy.sends(&self.entries[&self.groups[group].members[&at]])
+            };
+            let may_live = |group: &Bytes| {
+                let opening = self.opening(group).filter(|it| it.earliest <= now);
+                opening.is_some_and(|it| [it.first, it.other].iter().any(|at| lives((group, *at))))
+            };
+            let first = self.open(now).map(|it| it.1).next()?;
+            return (self.policy.sends(first) && !self.groups.keys().any(may_live))
                 .then_some(first);
         }
         let room = self.limits.log.room(self.limits.rate, now)[1];
