@@ -200,6 +200,36 @@ def test_groups_have_rates(memory: MemoryServer, jobs: Queue) -> None:
     assert (info["rate-limit"], info["rate-per"]) == (3, 1000)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("words", "done_at_first"),
+    [
+        (("LIMIT", "jobs", "RATE", 2, "PER", 1000), 2),
+        (("LIMIT", "jobs", "EACH", "RATE", 2, "PER", 1000), 2),
+        (("LIMIT", "jobs", "HELD", 1), 0),
+        (("PAUSE", "jobs", "FOR", 1000), 0),
+    ],
+)
+def test_a_drain_ends_where_nothing_is_given_out(
+    memory: MemoryServer, jobs: Queue, words: tuple[object, ...], done_at_first: int
+) -> None:
+    done: list[str] = []
+    worker = Worker(jobs, lambda job: done.append(job.payload))
+    if "HELD" in words:
+        # Another worker holds the only job that may be held.
+        jobs.put("theirs")
+        memory.execute_command("DEHYDRATOR.POLL", "jobs", "LEASE", 1000, "TOKEN", "theirs")
+    memory.execute_command(f"DEHYDRATOR.{words[0]}", *words[1:])
+    jobs.put_many([Item("a"), Item("b"), Item("c")], group="anna")
+    memory.drain(worker)
+    assert len(done) == done_at_first
+    memory.advance(1)
+    memory.drain(worker)
+    memory.advance(1)
+    memory.drain(worker)
+    assert set(done) >= {"a", "b", "c"}
+
+
 def test_mpoll_with_nothing_due_changes_no_turns(memory: MemoryServer) -> None:
     take = ("DEHYDRATOR.POLL", "jobs", "COUNT", 2, "LEASE", 2, "TOKEN")
     memory.execute_command("DEHYDRATOR.PUSH", "jobs", 0, "", "other 1", "NX")

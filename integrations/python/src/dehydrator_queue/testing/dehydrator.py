@@ -231,6 +231,10 @@ class Dehydrator:
         """Returns how many elements can be given out now."""
         return min(self.held_room(now), self.rate_room(now))
 
+    def gives(self, now: int) -> bool:
+        """Returns whether an element is due, and neither a limit nor a pause holds it back."""
+        return self.room(now) > 0 and self.pause <= now and self.next_due(now) is not None
+
     def give(self, now: int, count: int) -> None:
         if self.limits.rate:
             self._log.record(now, count, self.limits.per)

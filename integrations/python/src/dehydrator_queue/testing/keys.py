@@ -65,7 +65,7 @@ class Keys:
 
     def has_due(self, keys: Iterable[bytes]) -> bool:
         """Returns whether one of the keys has something to give out."""
-        return any(self._at(key).next_due(self._now) is not None for key in keys)
+        return any(self._at(key).gives(self._now) for key in keys)
 
     def _at(self, key: bytes) -> Dehydrator:
         """Returns the dehydrator of a key; a new one, which is not stored, if there is none."""
