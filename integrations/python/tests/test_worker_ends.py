@@ -20,7 +20,7 @@ from servers import RealServer, wait_until
 from topologies import Cluster
 from workers import QUICK, Run, both, running
 
-from dehydrator_queue import Hooks, Job, Queue, Reject, Retry, Worker, aio
+from dehydrator_queue import Hooks, Item, Job, Queue, Reject, Retry, Worker, aio
 from dehydrator_queue.aio.cancellations import tell
 from dehydrator_queue.queue.library import key_slot
 
@@ -412,3 +412,41 @@ def test_a_failure_is_logged_with_its_traceback(server: RealServer, run: Run, ca
     assert "a is a dead letter: OSError: no answer" in caplog.text
     assert "a worker begins" in caplog.text
     assert "the worker has ended" in caplog.text
+
+
+@both
+def test_the_log_says_why_a_job_was_lost(
+    server: RealServer, jobs: Queue, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dehydrator_queue")
+    begun, printed, tokens = [], {}, {}
+
+    def work(job: Job) -> None:
+        begun.append(str(job.lost))
+        tokens[job.id] = job.token
+        job.lost.wait(60)
+        printed[job.id] = str(job.lost)
+
+    def lines() -> list[tuple[str, str]]:
+        told = [(record.levelname, record.getMessage().partition(" was lost: ")) for record in caplog.records]
+        return [(level, why) for level, (_, found, why) in told if found]
+
+    heard = ("PUBSUB", "CHANNELS", "__cancelled@*")
+    with running(kind, server.url, work, lease=3, concurrency=3) as worker:
+        jobs.put_many(Item(1, id) for id in ("cancelled", "elsewhere", "stopped"))
+        wait_until(lambda: len(begun) == 3 and server.client.execute_command(*heard))
+        jobs.cancel("cancelled")
+        wait_until(lambda: len(lines()) == 1)
+        # As if another worker had it by now, and had ended it.
+        server.client.execute_command("DEHYDRATOR.SETTLE", "jobs", tokens["elsewhere"], "elsewhere")
+        wait_until(lambda: len(lines()) == 2)
+        worker.stop(0)
+    assert lines() == [
+        ("INFO", "cancelled"),
+        ("WARNING", "its lease is over"),
+        ("WARNING", "the worker stopped: given back, uncounted"),
+    ]
+    assert set(begun) == {"<Lost: False>"}
+    wait_until(lambda: len(printed) == 3)
+    assert (printed["cancelled"], printed["elsewhere"]) == ("<Lost: cancelled>", "<Lost: its lease is over>")
+    assert printed["stopped"].startswith("<Lost: the worker stopped")

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from dehydrator_queue.errors import Reject, Retry, TookTooLong, reason_of
-from dehydrator_queue.job import Delivery, Job, id_text
+from dehydrator_queue.job import CANCELLED, Delivery, Job, id_text
 
 log = logging.getLogger("dehydrator_queue")
 
@@ -61,8 +61,9 @@ class Hooks:
         log.error("%s: %s is a dead letter: %s", delivery.key, id_text(delivery.id), reason, exc_info=_traceback(error))
 
     def lost(self, job: Job) -> None:
-        """Called for a job that was cancelled, that another worker has by now, or that a stop interrupted."""
-        log.warning("%s: %s was lost: cancelled, its lease ran out, or the worker stopped", job.queue, job.id)
+        """Called for a job that was cancelled, whose lease is over, or that a stop interrupted: `job.lost` says it."""
+        level = logging.INFO if job.lost.reason == CANCELLED else logging.WARNING
+        log.log(level, "%s: %s was lost: %s", job.queue, job.id, job.lost.reason)
 
     def interrupted(self, error: Exception) -> None:
         """Called each time before a command is resent."""

@@ -39,11 +39,25 @@ class Delivery:
         return None if headers == before else wrap(headers, element)
 
 
+#: Why a job is lost. A renewal tells no more than that it has no lease.
+CANCELLED, NO_LEASE, LATE, STOPPED = "cancelled", "its lease is over", "it took too long", "the worker stopped"
+
+
 class Lost(threading.Event):
     """Set when the result of the work is ignored; true then."""
 
+    #: Why it is set; empty until then.
+    reason = ""
+
     def __bool__(self) -> bool:
         return self.is_set()
+
+    def tell(self, reason: str) -> None:
+        self.reason = reason
+        self.set()
+
+    def __repr__(self) -> str:
+        return f"<Lost: {self.reason or self.is_set()}>"
 
 
 @dataclass

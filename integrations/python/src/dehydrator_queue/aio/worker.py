@@ -15,7 +15,7 @@ from dehydrator_queue.aio.queue import Queue
 from dehydrator_queue.aio.server import Server
 from dehydrator_queue.aio.wide.confirming import Confirming
 from dehydrator_queue.aio.wide.pollers import Pollers
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import CANCELLED, NO_LEASE, Delivery, Job
 from dehydrator_queue.options import flag
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.steps import run_async
@@ -182,7 +182,7 @@ class Worker(Working[Queue[Any]]):
     async def _renew_of(self, name: str, id: bytes) -> None:
         """Renews a job that may have been cancelled, if it is there."""
         if held := self._running.of(name, [id]):
-            await self._renew(name, held)
+            await self._renew(name, held, CANCELLED)
 
-    async def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
-        await run_async(self._renewing(name, held, lambda: False))
+    async def _renew(self, name: str, held: list[tuple[str, bytes]], why: str = NO_LEASE) -> None:
+        await run_async(self._renewing(name, held, lambda: False, why))

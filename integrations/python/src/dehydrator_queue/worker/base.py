@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dehydrator_queue.backoff import Backoff
 from dehydrator_queue.errors import QueueFull, Reject, TookTooLong, TooLate, reason_of
 from dehydrator_queue.hooks import Guarded, Hooks
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import LATE, NO_LEASE, Delivery, Job
 from dehydrator_queue.options import (
     MOST_ATTEMPTS,
     Duration,
@@ -176,8 +176,8 @@ class Working(Generic[Q]):
         """Makes the worker take no more jobs, finish its current ones, and return from `run`.
 
         Work that does not end within `timeout`, or the worker's `stop_timeout`, is interrupted: `job.lost` is set, or
-        its task cancelled, and the job is given back at once, or becomes a dead letter if this was its last attempt. A
-        thread continues until it ends, or until the process does.
+        its task cancelled, and the job is given back at once, uncounted. A thread continues until it ends, or until the
+        process does.
         """
         wait = self._settings.stop_timeout if timeout is None else in_seconds("timeout", timeout)
         self._stop_by = min(self._stop_by, time.monotonic() + wait)
@@ -400,7 +400,7 @@ class Working(Generic[Q]):
             return not job.late or self._settings.keep_place
         if isinstance(failure, TookTooLong):
             # For what it has begun elsewhere, such as in a thread.
-            job.lost.set()
+            job.lost.tell(LATE)
         yield from self._ending(delivery, job, failure, time.monotonic() - began)
         return True
 
@@ -424,6 +424,7 @@ class Working(Generic[Q]):
             try:
                 if delivery.key not in silent:
                     yield from self._following(self._cut(delivery), 0)
+                    job.lost.reason += ": given back, uncounted"
             except Exception as error:
                 # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
@@ -436,10 +437,13 @@ class Working(Generic[Q]):
 
     def _tell_late(self, job: Job) -> None:
         job.late = True
-        job.lost.set()
+        job.lost.tell(LATE)
         log.warning("%s: %s takes too long, and keeps its place until it ends", job.queue, job.id)
 
-    def _renewing(self, name: str, held: list[tuple[str, bytes]], has_ended: Callable[[], bool]) -> Steps[None]:
+    def _renewing(
+        self, name: str, held: list[tuple[str, bytes]], has_ended: Callable[[], bool], why: str = NO_LEASE
+    ) -> Steps[None]:
+        """Renews leases. `why`: those that are over are."""
         try:
             # As long as the leases still run.
             question = self._commands[name].renew(self._settings.lease_ms, held)
@@ -450,7 +454,7 @@ class Working(Generic[Q]):
                 self._hooks.crashed(error)
             return
         for (token, id), still in zip(held, renewed, strict=True):
-            if not still and (job := self._running.lose(name, token, id)) is not None:
+            if not still and (job := self._running.lose(name, token, id, why)) is not None:
                 self._cancel(job)
                 self._hooks.lost(job)
 

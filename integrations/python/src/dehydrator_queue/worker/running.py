@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import LATE, STOPPED, Delivery, Job
 
 Lease = tuple[str, str, bytes]
 
@@ -36,12 +36,12 @@ class Running:
         with self._lock:
             return self._jobs.pop((delivery.key, delivery.token, delivery.id), None) is not None
 
-    def lose(self, key: str, token: str, id: bytes) -> Job | None:
+    def lose(self, key: str, token: str, id: bytes, why: str) -> Job | None:
         """Returns the job whose lease was lost, if its work still runs; only once."""
         with self._lock:
             _, job, _ = self._jobs.pop((key, token, id), (None, None, None))
         if job is not None:
-            job.lost.set()
+            job.lost.tell(why)
         return job
 
     def lose_some(self, *, by: float = math.inf, keep: bool = False) -> list[tuple[Delivery, Job]]:
@@ -55,7 +55,7 @@ class Running:
                     del self._jobs[lease]
                 job.late = by < math.inf
         for _, _, job in some:
-            job.lost.set()
+            job.lost.tell(LATE if job.late else STOPPED)
         return [(delivery, job) for _, delivery, job in some]
 
     def ends(self) -> float:

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.job import CANCELLED, NO_LEASE, Delivery, Job
 from dehydrator_queue.options import flag
 from dehydrator_queue.queue.library import passes
 from dehydrator_queue.queue.queue import Queue
@@ -176,7 +176,7 @@ class Worker(Working[Queue[Any]]):
     def _renew_of(self, name: str, id: bytes) -> None:
         """Renews a job that may have been cancelled, if it is there."""
         if held := self._running.of(name, [id]):
-            self._renew(name, held)
+            self._renew(name, held, CANCELLED)
 
-    def _renew(self, name: str, held: list[tuple[str, bytes]]) -> None:
-        run(self._renewing(name, held, self._ended.is_set))
+    def _renew(self, name: str, held: list[tuple[str, bytes]], why: str = NO_LEASE) -> None:
+        run(self._renewing(name, held, self._ended.is_set, why))
