@@ -66,7 +66,7 @@ WRONG: dict[str, list[Any]] = {
     "group": GROUP,
     "prefix": [7],
     "items": [["x"], [("x", "id")]],
-    "letters": [7, ("1-0", "2-0")],
+    "letters": [7, ("1-0", "2-0"), "nope", "mail:17", ""],
     "server": [7, None, Queue],
     "dead": [7, b"dead", ""],
     "codec": ["json", 7],

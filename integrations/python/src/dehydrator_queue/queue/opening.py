@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -147,6 +148,7 @@ class Opened(Generic[T]):
 
 
 def _entry(letter: DeadLetter | str) -> str:
-    if not isinstance(letter, (str, DeadLetter)):
-        raise TypeError(f"each of `letters` is a DeadLetter, or the id of its entry, not {letter!r}")
-    return letter if isinstance(letter, str) else letter.entry
+    entry = letter.entry if isinstance(letter, DeadLetter) else letter
+    if not isinstance(entry, str) or not re.fullmatch(r"\d+(-\d+)?", entry):
+        raise TypeError(f"each of `letters` is a DeadLetter, or the id of its entry, such as '17-0', not {letter!r}")
+    return entry
