@@ -194,6 +194,10 @@ def test_each_method_is_in_the_table() -> None:
         (lambda jobs: jobs.put_many([Item(1, within="5")]), "`within` is a number of seconds"),
         (lambda jobs: jobs.put(1, attempts="3"), "`attempts` is a whole number, not '3'"),
         (lambda jobs: jobs.put(1, delay="5"), "`delay` is a number of seconds, or a timedelta, not '5'"),
+        (lambda jobs: jobs.put({"at": datetime(2030, 1, 1)}), "`payload` .* datetime .* `codec`"),
+        (lambda jobs: jobs.put_many([Item(nan)]), "`payload` .* `codec`"),
+        (lambda jobs: jobs.update("a", {1}), "`payload` .* set .* `codec`"),
+        (lambda jobs: jobs.every("r", b"x", seconds=1), "`payload` .* bytes .* `codec`"),
         (lambda jobs: jobs.limit(rate=10), r"such as \(10, 1\) for ten a second, not 10"),
         (lambda jobs: jobs.limit(), "name a limit"),
         (lambda jobs: jobs.limit(share=2), "`share` needs a `group`"),
@@ -207,4 +211,5 @@ def test_each_method_is_in_the_table() -> None:
 )
 def test_the_error_says_what_would_be_right(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
-        call(Queue(Silent(), "jobs"))
+        # With braces in its name, put need not ask whether it has several keys.
+        call(Queue(Silent(), "{jobs}"))

@@ -18,8 +18,12 @@ class Json:
     """JSON in UTF-8: the default codec of a queue."""
 
     def encode(self, payload: Any) -> bytes:
-        # No other language reads NaN.
-        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        try:
+            # No other language reads NaN.
+            return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"the `payload` is no JSON: {error}. Convert it, or give the queue another `codec`") from error
 
     def decode(self, element: bytes) -> Any:
         return json.loads(element)
