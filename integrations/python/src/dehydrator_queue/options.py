@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import wraps
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Duration = float | timedelta
 
@@ -19,6 +23,29 @@ GREATEST, MOST_ATTEMPTS = 2**63 - 1, 65_535
 
 #: The longest name of a group, in bytes.
 GROUP_BYTES = 1024
+
+
+#: What other packages call an option.
+HERE = {"countdown": "delay", "eta": "at", "max_retries": "attempts", "time_limit": "timeout"}
+
+
+def hinting(call: Callable[P, T]) -> Callable[P, T]:
+    """Returns a method whose error for an option that it has not names the class, and what the option is here."""
+
+    @wraps(call)
+    def checked(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return call(*args, **options)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            known = inspect.signature(call).parameters
+            hint = "".join(f"; `{name}` is `{HERE[name]}` here" for name in options if HERE.get(name) in known)
+            own = "" if call.__name__ == "__init__" else f".{call.__name__}"
+            said = str(error).partition("() ")[2] or str(error)
+            raise TypeError(f"{type(args[0]).__name__}{own}() {said}{hint}") from None
+
+    return checked
 
 
 def number(name: str, value: object, meant: str = "a number", least: float = 0.0, most: float = math.inf) -> float:

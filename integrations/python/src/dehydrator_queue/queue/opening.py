@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dehydrator_queue.codec import Codec, Json
 from dehydrator_queue.hooks import Guarded, Hooks
 from dehydrator_queue.job import DeadLetter, Item, Put
-from dehydrator_queue.options import Duration, instance, patience_of, text
+from dehydrator_queue.options import Duration, hinting, instance, patience_of, text
 from dehydrator_queue.queue.commands import KEEP, Commands, Flow, Keep, Question
 from dehydrator_queue.queue.library import REPLY, Client, connect, is_cluster
 from dehydrator_queue.queue.limits import limit_words
@@ -39,6 +39,7 @@ class Opened(Generic[T]):
     _server: Any
     schedules: Any
 
+    @hinting
     def __init__(
         self,
         server: str | Client,

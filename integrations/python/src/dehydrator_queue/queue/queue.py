@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from dehydrator_queue.job import DeadLetter, Item, Put, Waiting
-from dehydrator_queue.options import Duration
+from dehydrator_queue.options import Duration, hinting
 from dehydrator_queue.queue.commands import KEEP, Keep, Question
 from dehydrator_queue.queue.limits import Limits, Rate
 from dehydrator_queue.queue.opening import Opened
@@ -32,6 +32,7 @@ class Queue(Opened[T]):
     _server: Server
     schedules: Schedules
 
+    @hinting
     def put(
         self,
         payload: T,

@@ -21,6 +21,7 @@ from dehydrator_queue.options import (
     Duration,
     attempts_of,
     flag,
+    hinting,
     in_seconds,
     instance,
     milliseconds,
@@ -98,6 +99,7 @@ class Working(Generic[Q]):
     _work_on: Callable[[Delivery, Job, float], Any]
     _failures: type[BaseException] | tuple[type[BaseException], ...] = BaseException
 
+    @hinting
     def __init__(
         self,
         queues: Q | Sequence[Q],
