@@ -50,7 +50,7 @@ class MemoryServer:
             self._wake()
 
     def drain(self, worker: Worker) -> None:
-        """Runs a worker until nothing is due and its work has ended. What it gives back waits for `advance`."""
+        """Runs a worker until nothing is given out and its work has ended. What it gives back waits for `advance`."""
         self._begin(worker)
         try:
             worker.run(signals=False)
@@ -107,7 +107,7 @@ class AsyncClient:
         self._memory = memory
 
     async def drain(self, worker: AsyncWorker) -> None:
-        """Runs a worker until nothing is due and its work has ended. What it gives back waits for `advance`."""
+        """Runs a worker until nothing is given out and its work has ended. What it gives back waits for `advance`."""
         self._memory._begin(worker)
         try:
             await worker.run(signals=False)
