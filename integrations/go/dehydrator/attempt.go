@@ -212,7 +212,7 @@ func (w *Worker) settling(ctx context.Context, d *delivery, how string, command 
 	return err
 }
 
-// isLast returns whether this is the last attempt, by the task's own number, or else by the policy of its queue, as it is now.
+// isLast returns whether this is the last attempt, by the task's own number, or else by what [lane.most] says now.
 func (w *Worker) isLast(ctx context.Context, d *delivery) (bool, error) {
 	reply, err := w.leases.ask(ctx, "DEHYDRATOR.LOOK", d.meta.Queue, d.meta.ID, "FULL")
 	if err != nil {
@@ -220,10 +220,11 @@ func (w *Worker) isLast(ctx context.Context, d *delivery) (bool, error) {
 	}
 	most := integerOf(fields(reply)["deliveries-limit"])
 	if most == 0 {
-		if most = d.lane.most(); most != Unlimited && d.meta.Attempt >= most {
-			if most, err = d.lane.readAttempts(ctx, w.leases); err != nil {
+		if most = d.lane.most(); most != Unlimited && most != d.lane.own && d.meta.Attempt >= most {
+			if _, err = d.lane.readAttempts(ctx, w.leases); err != nil {
 				return false, err
 			}
+			most = d.lane.most()
 		}
 	}
 	return most != Unlimited && d.meta.Attempt >= most, nil

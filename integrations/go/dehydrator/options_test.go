@@ -197,8 +197,8 @@ func TestAPolicyIsSetReadAndNamedByAWorkerThatAsksForAnother(t *testing.T) {
 	equal(t, jobs.SetPolicy(ctx, d.Policy{Attempts: 3, KeepDead: d.Unlimited}), nil)
 	equal(t, must(jobs.Info(ctx))(t).Policy, d.Policy{Attempts: 3, KeepDead: d.Unlimited})
 	for attempts, want := range map[int]string{
-		0: "", 3: "", 5: "dehydrator: queue jobs has attempts=3 in the server; this worker asks for 5",
-		d.Unlimited: "dehydrator: queue jobs has attempts=3 in the server; this worker asks for unlimited",
+		0: "", 3: "", 5: "dehydrator: queue jobs has attempts=3 in the server; this worker asks for 5: the fewer hold, SetPolicy changes the server's",
+		d.Unlimited: "dehydrator: queue jobs has attempts=3 in the server; this worker asks for unlimited: the fewer hold, SetPolicy changes the server's",
 	} {
 		log := &logged{}
 		_, stop := start(t, d.Config{Attempts: attempts, Logger: log.logger()}, jobs.HandleFunc(func(context.Context, *d.Task[int]) error { return nil }))
@@ -208,8 +208,20 @@ func TestAPolicyIsSetReadAndNamedByAWorkerThatAsksForAnother(t *testing.T) {
 			t.Errorf("with %d: %q", attempts, got)
 		}
 	}
-	// What the server has counts, also if it changes.
+	// The fewer hold, but for a task with its own.
 	var done list[int]
+	_, stop := start(t, d.Config{Attempts: 2}, jobs.HandleFunc(func(ctx context.Context, task *d.Task[int]) error {
+		done.add(must(task.Info(ctx))(t).MaxAttempts)
+		return errors.New("no")
+	}))
+	for _, own := range [][]d.Option{nil, {d.Attempts(4)}} {
+		must(jobs.Enqueue(ctx, 1, own...))(t)
+		until(t, empty(t, jobs))
+	}
+	stop()
+	equal(t, fmt.Sprint(done.all()), "[2 2 4 4 4 4]")
+	// Also if what the server has changes.
+	done = list[int]{}
 	start(t, d.Config{Attempts: 5}, jobs.HandleFunc(func(_ context.Context, task *d.Task[int]) error {
 		if done.add(task.Attempt); task.Attempt == 1 {
 			equal(t, jobs.SetPolicy(ctx, d.Policy{Attempts: 4}), nil)
@@ -218,5 +230,5 @@ func TestAPolicyIsSetReadAndNamedByAWorkerThatAsksForAnother(t *testing.T) {
 	}))
 	must(jobs.Enqueue(ctx, 1))(t)
 	until(t, empty(t, jobs))
-	equal(t, fmt.Sprint(done.all(), server.Do("XLEN", "graves")), "[1 2 3 4] 1")
+	equal(t, fmt.Sprint(done.all(), server.Do("XLEN", "graves")), "[1 2 3 4] 3")
 }

@@ -20,11 +20,20 @@ type lane struct {
 	*settings
 	settler settler
 	decode  func(*delivery) (func(context.Context) error, error)
-	// How often a task without its own number is delivered: 0 if that is not known.
+	// How often a task without its own number is delivered, as the server has it: 0 if that is not known.
 	attempts atomic.Int64
+	// [Config.Attempts].
+	own int
 }
 
-func (l *lane) most() int { return cmp.Or(int(l.attempts.Load()), defaultAttempts) }
+// most returns how often a task without its own number is delivered: by the policy or by the worker, whichever says fewer.
+func (l *lane) most() int {
+	there := cmp.Or(int(l.attempts.Load()), l.own, defaultAttempts)
+	if l.own > 0 && (there == Unlimited || l.own < there) {
+		return l.own
+	}
+	return there
+}
 
 func (w *Worker) prepare() error {
 	if err := w.config.setDefaults(); err != nil {
@@ -49,8 +58,7 @@ func (w *Worker) prepare() error {
 		if c.wrong != nil {
 			return c.wrong
 		}
-		one := &lane{settings: s, decode: route.decode}
-		one.attempts.Store(int64(w.config.Attempts))
+		one := &lane{settings: s, decode: route.decode, own: w.config.Attempts}
 		w.lanes[s.name], w.order, w.unset = one, append(w.order, one), append(w.unset, one)
 	}
 	config := &w.config
@@ -142,10 +150,11 @@ func (w *Worker) setPolicy(ctx context.Context, server *server, one *lane) error
 			return err
 		}
 	}
-	// Another policy is there, and counts.
+	// Another policy is there.
 	attempts, err := one.readAttempts(ctx, server)
 	if err == nil && own != 0 && attempts != own {
-		w.config.Logger.Warn(fmt.Sprintf("dehydrator: queue %s has attempts=%s in the server; this worker asks for %s",
+		w.config.Logger.Warn(fmt.Sprintf("dehydrator: queue %s has attempts=%s in the server; this worker asks for %s: the fewer hold, "+
+			"SetPolicy changes the server's",
 			one.name, times(attempts), times(own)))
 	}
 	return err

@@ -132,7 +132,7 @@ func policyOf(told map[string]any) Policy {
 }
 
 // SetPolicy sets how often tasks are delivered, and how many dead letters are kept, in the server and so for all workers. A
-// worker sets that of its [Config] only if the queue has no policy, and keeps to the one in the server.
+// worker sets that of its [Config] only if the queue has no policy; otherwise the fewer attempts hold.
 func (q *Queue[T]) SetPolicy(ctx context.Context, policy Policy) error {
 	var c checks
 	c.number(policy.Attempts, Unlimited, math.MaxUint16, "Attempts")

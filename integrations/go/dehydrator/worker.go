@@ -31,7 +31,7 @@ type Config struct {
 	KeepPlace bool
 
 	// Attempts is [Policy.Attempts] for a queue without a policy: by default 5. With [Unlimited], none is set. A queue that
-	// has a policy keeps it, which is logged if it differs: see [Queue.SetPolicy].
+	// has a policy keeps it: if it differs, that is logged, and the fewer hold. See [Queue.SetPolicy].
 	Attempts int
 
 	// RetryDelay returns the delay after a failed attempt: by default, ExponentialBackoff(time.Second, time.Hour).
