@@ -136,7 +136,7 @@ type verdict struct {
 	stack string
 	// isFinal: it is not retried.
 	isFinal bool
-	retry   *retryIn
+	retry   *RetryError
 }
 
 // verdictOf looks at an error, which can have mistakes of its own: methods that panic, or a nil pointer in it.
@@ -154,7 +154,7 @@ func verdictOf(failure error) *verdict {
 	return v
 }
 
-func (v *verdict) isUncounted() bool { return !v.isFinal && v.retry != nil && v.retry.isUncounted }
+func (v *verdict) isUncounted() bool { return !v.isFinal && v.retry != nil && v.retry.IsUncounted }
 
 // told returns what is logged.
 func (v *verdict) told() []any {
@@ -195,7 +195,7 @@ func shortened(reason string) string {
 // delayAfter returns the delay after a failed attempt.
 func (w *Worker) delayAfter(d *delivery, v *verdict, failure error) (delay time.Duration) {
 	if v.retry != nil {
-		return v.retry.delay
+		return v.retry.Delay
 	}
 	if err := call(func() error { delay = w.config.RetryDelay(d.meta.Attempt, failure); return nil }); err != nil {
 		w.crashed(err, "RetryDelay")

@@ -71,17 +71,20 @@ func retry(delay time.Duration, err error, isUncounted bool) error {
 	if err == nil {
 		err = errors.New("the handler asked to be called again")
 	}
-	return &retryIn{delay, err, isUncounted}
+	return &RetryError{delay, isUncounted, err}
 }
 
-type retryIn struct {
-	delay       time.Duration
+// RetryError is what [RetryIn] and [RetryUncounted] return, for tests of handlers.
+type RetryError struct {
+	Delay       time.Duration
+	IsUncounted bool
 	err         error
-	isUncounted bool
 }
 
-func (e *retryIn) Error() string { return e.err.Error() }
-func (e *retryIn) Unwrap() error { return e.err }
+func (e *RetryError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error that was wrapped.
+func (e *RetryError) Unwrap() error { return e.err }
 
 // PanicError is the failure of a handler that panicked.
 type PanicError struct {

@@ -39,6 +39,16 @@ func (t *Task[T]) Info(ctx context.Context) (*TaskInfo[T], error) {
 	return t.info(ctx)
 }
 
+// NewTestTask returns a task for the test of a handler, without a server. [Task.Info] returns info with this payload; the first
+// attempt is 1.
+func NewTestTask[T any](payload T, info TaskInfo[T]) *Task[T] {
+	info.Payload, info.Attempt = payload, cmp.Or(info.Attempt, 1)
+	return &Task[T]{Meta{ID: info.ID, Attempt: info.Attempt}, payload, func(context.Context) (*TaskInfo[T], error) {
+		told := info
+		return &told, nil
+	}}
+}
+
 // A Handler does the work of a task.
 //
 // If it returns nil, the task is done. If it returns an error, or panics, the task is delivered again: see [RetryIn]

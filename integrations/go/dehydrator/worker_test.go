@@ -372,6 +372,24 @@ func TestAHandlerAsksForItsGroupAndItsLastAttempt(t *testing.T) {
 	equal(t, strings.Join(told.all(), ","), "anna1 2 falsetrue,anna2 2 truenotrue,1 1 truetrue")
 }
 
+func TestAHandlerIsTestedWithoutAServer(t *testing.T) {
+	broken := errors.New("no answer")
+	handler := func(ctx context.Context, task *dehydrator.Task[int]) error {
+		if info := must(task.Info(ctx))(t); info.IsLast() {
+			return fmt.Errorf("%s of %s: %w", task.ID, info.Group, dehydrator.SkipRetry)
+		}
+		return fmt.Errorf("later: %w", dehydrator.RetryUncounted(time.Duration(task.Payload*task.Attempt)*time.Hour, broken))
+	}
+	info := dehydrator.TaskInfo[int]{ID: "a", Group: "anna", MaxAttempts: 2}
+	err := handler(ctx, dehydrator.NewTestTask(7, info))
+	var retry *dehydrator.RetryError
+	equal(t, errors.As(err, &retry) && errors.Is(err, broken), true)
+	equal(t, fmt.Sprint(retry.Delay, retry.IsUncounted, err), "7h0m0s true later: no answer")
+	info.Attempt = 2
+	err = handler(ctx, dehydrator.NewTestTask(7, info))
+	equal(t, fmt.Sprint(err, errors.Is(err, dehydrator.SkipRetry)), "a of anna: rejected true")
+}
+
 func TestARetryNeedNotCount(t *testing.T) {
 	jobs := queueOf[int](t, realserver.Start(t))
 	var attempts list[string]
