@@ -29,6 +29,9 @@ func (w *Worker) do(ctx context.Context, d *delivery) (err error) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// A worker that does not reach the server must not go on beside the next one.
+	d.expiry = time.AfterFunc(w.config.Lease, func() { w.lose(d) })
+	defer d.expiry.Stop()
 	// A stop may already have given back what is held.
 	if w.held.Store(d, cancel); w.left.Err() != nil {
 		if w.held.remove(d, nil) {
@@ -278,7 +281,7 @@ func (w *Worker) cutOff(ctx context.Context) {
 			if w.held.remove(d, ErrStopped) {
 				// It has not failed: a deployment must not make it a dead letter.
 				w.giveBack(ctx, &once, d, "REASON", ErrStopped.Error())
-				w.lost(d, ErrStopped)
+				w.log(slog.LevelWarn, d, "a task was lost", "cause", ErrStopped)
 			}
 		}
 	}

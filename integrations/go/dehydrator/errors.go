@@ -41,7 +41,7 @@ var (
 		"docs/operations.md, section Upgrade, describes how to replace it")
 
 	// ErrLeaseLost is the cause ([context.Cause]) of the end of a handler's context if the task was cancelled, or
-	// another worker has it by now. What the handler returns is ignored.
+	// another worker may have it: after [Config.Lease] without a renewal, too. What the handler returns is ignored.
 	ErrLeaseLost = errors.New("dehydrator: the task was cancelled, or its lease expired")
 
 	// ErrTimeout is the cause of the end of a handler's context after [Config.Timeout] or the task's own [Timeout]. The

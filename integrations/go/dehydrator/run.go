@@ -218,6 +218,8 @@ type delivery struct {
 	meta Meta
 	// What the codec made of the payload.
 	payload []byte
+	// Fires when the lease may have expired, by the clock here.
+	expiry *time.Timer
 }
 
 func (w *Worker) poll(ctx context.Context, room int) ([]*delivery, error) {
@@ -304,6 +306,7 @@ func (w *Worker) confirm(ctx context.Context, server *server, key string, tasks 
 	for _, one := range tasks {
 		words = append(words, one.meta.Token, one.meta.ID)
 	}
+	began := time.Now()
 	renewed, err := server.integers(ctx, words...)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -311,15 +314,20 @@ func (w *Worker) confirm(ctx context.Context, server *server, key string, tasks 
 		}
 		return
 	}
-	for i, one := range tasks {
-		if i < len(renewed) && renewed[i] != 1 && w.held.remove(one, ErrLeaseLost) {
-			w.lost(one, ErrLeaseLost)
+	for i, one := range tasks[:min(len(tasks), len(renewed))] {
+		if renewed[i] != 1 {
+			w.lose(one)
+		} else {
+			one.expiry.Reset(w.config.Lease - time.Since(began))
 		}
 	}
 }
 
-func (w *Worker) lost(d *delivery, cause error) {
-	w.log(slog.LevelWarn, d, "a task was lost", "cause", cause)
+// lose ends the context of a handler whose task another worker may have.
+func (w *Worker) lose(d *delivery) {
+	if w.held.remove(d, ErrLeaseLost) {
+		w.log(slog.LevelWarn, d, "a task was lost", "cause", ErrLeaseLost)
+	}
 }
 
 func (w *Worker) log(level slog.Level, d *delivery, what string, more ...any) {
