@@ -251,12 +251,14 @@ func (w *Worker) endWith(ctx context.Context, words []any, element []byte) error
 	return err
 }
 
-// giveBack gives back a task that was not begun, or is not waited for, which counts as no attempt.
-func (w *Worker) giveBack(ctx context.Context, server *server, d *delivery, more ...any) {
+// giveBack gives back a task that was not begun, or is not waited for, which counts as no attempt, and returns whether the server has it.
+func (w *Worker) giveBack(ctx context.Context, server *server, d *delivery, more ...any) bool {
 	words := []any{"DEHYDRATOR.RELEASE", d.meta.Queue, 0, d.meta.Token, d.meta.ID, "UNCOUNTED"}
-	if _, err := server.ask(ctx, append(words, more...)...); err != nil {
+	_, err := server.ask(ctx, append(words, more...)...)
+	if err != nil {
 		w.crashed(err, "the return of a task")
 	}
+	return err == nil
 }
 
 // reject makes a task a dead letter. Where dead letters have no destination, it waits for an hour.
@@ -280,8 +282,9 @@ func (w *Worker) cutOff(ctx context.Context) {
 		for _, d := range tasks {
 			if w.held.remove(d, ErrStopped) {
 				// It has not failed: a deployment must not make it a dead letter.
-				w.giveBack(ctx, &once, d, "REASON", ErrStopped.Error())
-				w.log(slog.LevelWarn, d, "a task was lost", "cause", ErrStopped)
+				if w.giveBack(ctx, &once, d, "REASON", ErrStopped.Error()) {
+					w.log(slog.LevelWarn, d, "a task was given back, uncounted", "cause", ErrStopped)
+				}
 			}
 		}
 	}

@@ -146,11 +146,14 @@ func TestAStopHasADeadline(t *testing.T) {
 	info := must(jobs.Look(ctx, "a"))(t)
 	equal(t, fmt.Sprint(info.Attempt, info.Leased), "0 false")
 	// By ShutdownTimeout.
-	_, stop := start(t, dehydrator.Config{ShutdownTimeout: 300 * time.Millisecond}, handler)
+	log := &logged{}
+	_, stop := start(t, dehydrator.Config{ShutdownTimeout: 300 * time.Millisecond, Logger: log.logger()}, handler)
 	<-begun
 	began := time.Now()
 	stop()
 	equal(t, time.Since(began) > 300*time.Millisecond, true)
+	equal(t, log.with("stopping: waits for 1 tasks, at most 300ms") != "", true)
+	equal(t, log.with("a task was given back, uncounted") != "" && log.with("lost") == "", true)
 	equal(t, <-causes, dehydrator.ErrStopped)
 	info = must(jobs.Look(ctx, "a"))(t)
 	equal(t, fmt.Sprint(info.Attempt, info.Leased), "0 false")

@@ -267,6 +267,13 @@ func (w *Worker) poll(ctx context.Context, room int) ([]*delivery, error) {
 // await waits for the handlers, and gives back the tasks of those that are no longer waited for. No POLL sleeps by now,
 // which would get them again.
 func (w *Worker) await(ctx context.Context) {
+	if n := w.config.Concurrency - len(w.free); n > 0 {
+		what := fmt.Sprintf("dehydrator: stopping: waits for %d tasks", n)
+		if limit := w.limit.Load(); limit > 0 {
+			what += fmt.Sprintf(", at most %v", time.Duration(limit).Round(time.Millisecond))
+		}
+		w.config.Logger.Info(what)
+	}
 	for range w.config.Concurrency {
 		select {
 		case <-w.free:

@@ -40,7 +40,8 @@ type Config struct {
 	// Block is how long a POLL sleeps in the server, and so how long a stop can take: by default two seconds.
 	Block time.Duration
 
-	// ShutdownTimeout is how long the end of the context of Run waits for handlers; by default, without limit.
+	// ShutdownTimeout is how long the end of the context of Run waits for handlers; by default 25 s, less than
+	// Kubernetes gives.
 	ShutdownTimeout time.Duration
 
 	// Logger gets the events of the worker; by default, [slog.Default].
@@ -54,6 +55,7 @@ func (c *Config) setDefaults() error {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	c.Lease = cmp.Or(c.Lease, time.Minute)
 	c.Block = cmp.Or(c.Block, 2*time.Second)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 25*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Hooks = cmp.Or(c.Hooks, &Hooks{})
 	if c.RetryDelay == nil {
@@ -90,6 +92,8 @@ type Worker struct {
 	free chan struct{}
 
 	isRunning atomic.Bool
+	// For how long a stop waits, in nanoseconds: 0 without a limit.
+	limit atomic.Int64
 	// stopped: no more tasks are taken. left: handlers are not waited for. finished: none is waited for. ended: Run returns.
 	stopped, left, finished, ended context.Context
 	stop, leave, finish, end       context.CancelFunc
@@ -119,9 +123,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
-		if w.stop(); w.config.ShutdownTimeout > 0 {
-			time.AfterFunc(w.config.ShutdownTimeout, w.leave)
-		}
+		w.limit.Store(int64(w.config.ShutdownTimeout))
+		w.stop()
+		time.AfterFunc(w.config.ShutdownTimeout, w.leave)
 	})()
 	return w.work(context.WithoutCancel(ctx))
 }
@@ -133,6 +137,9 @@ func (w *Worker) Run(ctx context.Context) error {
 //
 // Before Run, it makes Run return at once.
 func (w *Worker) Shutdown(ctx context.Context) error {
+	if at, is := ctx.Deadline(); is {
+		w.limit.Store(int64(time.Until(at)))
+	}
 	w.stop()
 	if !w.isRunning.Load() {
 		return nil
