@@ -224,7 +224,7 @@ func (w *Worker) isLast(ctx context.Context, d *delivery) (bool, error) {
 	most := integerOf(fields(reply)["deliveries-limit"])
 	if most == 0 {
 		if most = d.lane.most(); most != Unlimited && most != d.lane.own && d.meta.Attempt >= most {
-			if _, err = d.lane.readAttempts(ctx, w.leases); err != nil {
+			if _, err = d.lane.readPolicy(ctx, w.leases); err != nil {
 				return false, err
 			}
 			most = d.lane.most()

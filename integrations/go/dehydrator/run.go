@@ -151,13 +151,20 @@ func (w *Worker) setPolicy(ctx context.Context, server *server, one *lane) error
 		}
 	}
 	// Another policy is there.
-	attempts, err := one.readAttempts(ctx, server)
-	if err == nil && own != 0 && attempts != own {
+	policy, err := one.readPolicy(ctx, server)
+	if err != nil {
+		return err
+	}
+	if dest := textOf(policy["dest"]); dest != "" && dest != one.dead {
+		w.config.Logger.Warn(fmt.Sprintf("dehydrator: the dead letters of queue %s go to %s, and are read from %s: "+
+			"WithDeadLetters says where, SetPolicy tells the server", one.name, dest, one.dead))
+	}
+	if attempts := policyOf(policy).Attempts; own != 0 && attempts != own {
 		w.config.Logger.Warn(fmt.Sprintf("dehydrator: queue %s has attempts=%s in the server; this worker asks for %s: the fewer hold, "+
 			"SetPolicy changes the server's",
 			one.name, times(attempts), times(own)))
 	}
-	return err
+	return nil
 }
 
 func times(attempts int) string {
@@ -167,15 +174,15 @@ func times(attempts int) string {
 	return strconv.Itoa(attempts)
 }
 
-// readAttempts returns how often a task without its own number is delivered, as the server has it.
-func (l *lane) readAttempts(ctx context.Context, server *server) (int, error) {
+// readPolicy returns the policy that the server has, and notes its attempts.
+func (l *lane) readPolicy(ctx context.Context, server *server) (map[string]any, error) {
 	told, err := server.ask(ctx, "DEHYDRATOR.INFO", l.name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	attempts := policyOf(fields(fields(told)["policy"])).Attempts
-	l.attempts.Store(int64(attempts))
-	return attempts, nil
+	policy := fields(fields(told)["policy"])
+	l.attempts.Store(int64(policyOf(policy).Attempts))
+	return policy, nil
 }
 
 // take waits for a free handler, and for up to as many tasks as there are free handlers.

@@ -422,10 +422,12 @@ func TestAWorkerThatStartsOverwritesNoPolicyAndTakesItsAttempts(t *testing.T) {
 	server := realserver.Start(t)
 	jobs := queueOf[int](t, server)
 	server.Do("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", 2, "STREAM", "elsewhere")
-	_, stop := start(t, dehydrator.Config{}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return errors.New("no") }))
+	log := &logged{}
+	_, stop := start(t, dehydrator.Config{Logger: log.logger()}, jobs.HandleFunc(func(context.Context, *dehydrator.Task[int]) error { return errors.New("no") }))
 	must(jobs.Enqueue(ctx, 1))(t)
 	until(t, empty(t, jobs))
 	stop()
+	equal(t, log.with("the dead letters of queue jobs go to elsewhere, and are read from jobs:dead") != "", true)
 	equal(t, server.Do("XLEN", "elsewhere"), any(int64(1)))
 	policy := must(jobs.Info(ctx))(t).Fields["policy"].(map[string]any)
 	equal(t, fmt.Sprint(policy["deliveries"], policy["dest"]), "2elsewhere")
