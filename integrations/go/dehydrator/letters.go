@@ -3,6 +3,7 @@ package dehydrator
 import (
 	"context"
 	"fmt"
+	"regexp"
 )
 
 // DeadLetter is a task that failed for good.
@@ -83,11 +84,25 @@ func (q *Queue[T]) Revive(ctx context.Context, count int) (revived int, err erro
 	return revived, nil
 }
 
+var entryShape = regexp.MustCompile(`^\d+-\d+$`)
+
+// checkEntries refuses what is not of [DeadLetter.Entry], such as the id of a task.
+func checkEntries(entries ...string) error {
+	var c checks
+	for _, one := range entries {
+		c.that(entryShape.MatchString(one), "Entry", "is %q, not a DeadLetter.Entry", one)
+	}
+	return c.wrong
+}
+
 // ReviveLetters puts these dead letters back, and returns how many: one that is not there, or whose id is in the queue, is
 // left out.
 func (q *Queue[T]) ReviveLetters(ctx context.Context, entries ...string) (int, error) {
 	if len(entries) == 0 {
 		return 0, nil
+	}
+	if err := checkEntries(entries...); err != nil {
+		return 0, err
 	}
 	revived, _, err := q.revive(ctx, withTexts([]any{"IDS", len(entries)}, entries)...)
 	return revived, err
@@ -96,6 +111,9 @@ func (q *Queue[T]) ReviveLetters(ctx context.Context, entries ...string) (int, e
 // ReviveAs puts a dead letter back with another payload. It returns [ErrNotFound] if the letter is not there, or its id is
 // in the queue.
 func (q *Queue[T]) ReviveAs(ctx context.Context, entry string, payload T) error {
+	if err := checkEntries(entry); err != nil {
+		return err
+	}
 	element, err := q.encode(payload, nil)
 	if err != nil {
 		return err
@@ -120,6 +138,9 @@ func (q *Queue[T]) revive(ctx context.Context, words ...any) (revived int, next 
 func (q *Queue[T]) DropLetters(ctx context.Context, entries ...string) (int, error) {
 	if len(entries) == 0 {
 		return 0, nil
+	}
+	if err := checkEntries(entries...); err != nil {
+		return 0, err
 	}
 	return q.server.integer(ctx, withTexts([]any{"XDEL", q.settings.dead}, entries)...)
 }

@@ -63,7 +63,9 @@ func optionsOf(options ...[]Option) (*putting, error) {
 	p := &putting{}
 	for _, some := range options {
 		for _, one := range some {
-			one.apply(p)
+			if p.that(one != nil, "options", "have a nil"); one != nil {
+				one.apply(p)
+			}
 		}
 	}
 	return p, p.wrong
@@ -169,15 +171,15 @@ func Replace() Option { return optionFunc(func(p *putting) { p.replace = true })
 // millisecond. It is dropped if the queue has no dead letters.
 func Within(d time.Duration) TaskOption {
 	return func(c *common) {
-		c.span(d, 1, "Within")
+		c.span(d, time.Millisecond, "Within")
 		c.within = d
 	}
 }
 
-// Timeout sets how long an attempt of this task may take, above 0, instead of [Config.Timeout].
+// Timeout sets how long an attempt of this task may take, at least a millisecond, instead of [Config.Timeout].
 func Timeout(d time.Duration) TaskOption {
 	return func(c *common) {
-		c.span(d, 1, "Timeout")
+		c.span(d, time.Millisecond, "Timeout")
 		c.timeout = d
 	}
 }

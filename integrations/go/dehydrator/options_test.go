@@ -60,6 +60,11 @@ func TestAWrongOptionIsRefusedByItsName(t *testing.T) {
 		{put(d.Timeout(-time.Second)), "Timeout"},
 		{put(d.Timeout(0)), "Timeout"},
 		{put(d.Attempts(0)), "Attempts"},
+		{put(d.Timeout(30)), "Timeout"},
+		{second(jobs.ReviveLetters(ctx, "1-0", "a")), "Entry"},
+		{second(jobs.DropLetters(ctx, "mail:18")), "Entry"},
+		{jobs.ReviveAs(ctx, "", 1), "Entry"},
+		{put(nil), "options"},
 		{put(d.Attempts(65536)), "Attempts"},
 		{put(d.Attempts(d.Unlimited)), "Attempts"},
 
