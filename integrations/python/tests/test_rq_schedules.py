@@ -55,6 +55,23 @@ def test_an_occurrence_that_two_workers_have_is_one_job(queue: Queue) -> None:
     assert queue.job_ids == ["note-1900000000000"]
 
 
+def test_a_job_is_put_though_the_connection_breaks_before_it_is(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, enqueue = redis.Redis(port=queue.connection.connection_pool.connection_kwargs["port"]), queue.enqueue_job
+    broken: list[int] = []
+
+    def enqueue_job(*args: Any, **options: Any) -> Any:
+        if not broken:
+            broken.append(other.client_kill_filter(_type="normal", skipme=True))
+        return enqueue(*args, **options)
+
+    monkeypatch.setattr(queue, "enqueue_job", enqueue_job)
+    job = queue.create_job(rq_jobs.note, [0])
+    element = queue.scheduling._encode_job(job)
+    queue.scheduling.put(Delivery(queue.scheduling.key, b"note@1900000000000", element, 1, "token"))
+    assert broken[0] > 0
+    assert queue.job_ids == ["note-1900000000000"]
+
+
 def serve(queue: Queue) -> Job:
     """Has a worker serve the schedules, and returns the job that it puts."""
     worker = SimpleWorker([queue], connection=queue.connection)

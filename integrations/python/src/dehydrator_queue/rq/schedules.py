@@ -47,15 +47,17 @@ class RqScheduling(Scheduling):
         job = self._decode_job(delivery.element)
         job.id = f"{id_text(name)}-{moment}"
         with self._queue.connection.pipeline() as pipeline:
-            try:
-                pipeline.watch(job.key)
-                if not pipeline.exists(job.key):
-                    pipeline.multi()
-                    self._queue.enqueue_job(job, pipeline, at_front=job.should_enqueue_at_front())
-                    pipeline.execute()
-            except WatchError:
-                # Another worker has just put it.
-                pass
+            while True:
+                try:
+                    pipeline.watch(job.key)
+                    if not pipeline.exists(job.key):
+                        pipeline.multi()
+                        self._queue.enqueue_job(job, pipeline, at_front=job.should_enqueue_at_front())
+                        pipeline.execute()
+                    return
+                except WatchError:
+                    # Another worker has just put it, or the connection broke.
+                    continue
 
 
 class Serves(rq.worker.BaseWorker):
