@@ -171,6 +171,8 @@ def test_workers_and_the_server_are_killed_and_no_occurrence_is_left_out(own_ser
             workers[at] = start()
         for name in "ab":
             broker.schedules().pause(name)
+        # What a killed worker has taken comes again when its lease has expired.
+        wait_until(lambda: not own_server.client.execute_command("DEHYDRATOR.LEN", "dramatiq:default:schedules"))
         broker.join("default", timeout=240_000)
     finally:
         for worker in workers:

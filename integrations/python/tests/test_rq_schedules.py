@@ -173,6 +173,8 @@ def test_workers_and_the_server_are_killed_and_no_occurrence_is_left_out(own_ser
             workers = [one if one.poll() is None else start(own_server, SIMPLE) for one in workers]
         for name in begins:
             queue.schedules.pause(name)
+        # What a killed worker has taken comes again when its lease has expired.
+        wait_until(lambda: not own_server.client.execute_command("DEHYDRATOR.LEN", queue.scheduling.key))
     finally:
         for worker in workers:
             stop(worker)
