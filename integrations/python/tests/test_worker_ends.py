@@ -432,7 +432,9 @@ def test_the_log_says_why_a_job_was_lost(
         return [(level, why) for level, (_, found, why) in told if found]
 
     heard = ("PUBSUB", "CHANNELS", "__cancelled@*")
-    with running(kind, server.url, work, lease=3, concurrency=3) as worker:
+    # That of an earlier worker ends a moment after it.
+    wait_until(lambda: not server.client.execute_command(*heard))
+    with running(kind, server.url, work, lease=9, concurrency=3) as worker:
         jobs.put_many(Item(1, id) for id in ("cancelled", "elsewhere", "stopped"))
         wait_until(lambda: len(begun) == 3 and server.client.execute_command(*heard))
         jobs.cancel("cancelled")
