@@ -142,6 +142,12 @@ func hasCode(err error, code string) bool {
 // errReply means that a reply has another shape than expected.
 var errReply = errors.New("dehydrator: unexpected reply")
 
+// missingError is [ErrModuleMissing] without the server's words, which repeat the payload.
+type missingError struct{ reply error }
+
+func (e *missingError) Error() string   { return ErrModuleMissing.Error() }
+func (e *missingError) Unwrap() []error { return []error{ErrModuleMissing, e.reply} }
+
 // explained returns a clearer error for a reply of the server.
 func explained(err error) error {
 	reply, ok := replied(err)
@@ -149,7 +155,7 @@ func explained(err error) error {
 	case !ok:
 		return err
 	case unknown.MatchString(reply):
-		return fmt.Errorf("%w (%w)", ErrModuleMissing, err)
+		return &missingError{err}
 	}
 	word, _, _ := strings.Cut(reply, " ")
 	if named, ok := codes[word]; ok {

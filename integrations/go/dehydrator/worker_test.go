@@ -303,6 +303,8 @@ func TestErrorsThatDoNotPassEndTheWorker(t *testing.T) {
 	bare := queueOf[int](t, realserver.Bare(t)).HandleFunc(handler)
 	err = dehydrator.NewWorker(dehydrator.Config{Logger: quiet}, bare).Run(ctx)
 	equal(t, errors.Is(err, dehydrator.ErrModuleMissing), true)
+	_, err = queueOf[string](t, realserver.Bare(t)).Enqueue(ctx, "anna@example.org")
+	equal(t, errors.Is(err, dehydrator.ErrModuleMissing) && !strings.Contains(err.Error(), "anna"), true)
 }
 
 func TestTasksThatEndTogetherAreSettledTogether(t *testing.T) {
