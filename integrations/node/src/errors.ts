@@ -85,9 +85,20 @@ export class NotReplicatedError extends DehydratorError {
   override name = "NotReplicatedError";
 }
 
+const LOSSES = {
+  cancelled: "it was cancelled, or replaced",
+  lease: "its lease ran out",
+  stopped: "the worker stopped before the work ended",
+};
+
 /** The reason of a job's signal: it was cancelled, its lease ran out, or the worker has stopped. */
 export class JobLostError extends DehydratorError {
   override name = "JobLostError";
+
+  /** `why`: `cancelled` is also replaced, and `lease` also what happened after the lease could not be renewed in time. */
+  constructor(readonly why: keyof typeof LOSSES) {
+    super(LOSSES[why]);
+  }
 }
 
 /** The reason of a job's signal, and of its failure: the work took longer than its `timeout`. */

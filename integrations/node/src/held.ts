@@ -6,6 +6,8 @@ import type { Delivery, Job } from "./job.js";
 interface Hand {
   readonly job: Job;
   readonly ending: AbortController;
+  /** When its lease was asked for. */
+  since: number;
 }
 
 /** The current jobs. */
@@ -13,7 +15,7 @@ export class Held {
   readonly #hands = new Map<Delivery, Hand>();
 
   add(delivery: Delivery, job: Job, ending: AbortController): void {
-    this.#hands.set(delivery, { job, ending });
+    this.#hands.set(delivery, { job, ending, since: performance.now() });
   }
 
   /** Returns whether its lease is still held. */
@@ -21,13 +23,23 @@ export class Held {
     return this.#hands.delete(delivery);
   }
 
-  /** Returns the job whose lease was lost, if its work still runs; only once. */
-  lose(delivery: Delivery): Job | undefined {
-    const hand = this.#hands.get(delivery);
-    if (hand === undefined) return undefined;
-    this.remove(delivery);
-    hand.ending.abort(new JobLostError("the job was cancelled, or its lease ran out"));
-    return hand.job;
+  /** Keeps what was renewed for as long as `lease`, and returns why else the work is of no use: only once for each job. */
+  renew(some: readonly Delivery[], renewed: readonly boolean[], since: number, lease: number): [Job, JobLostError][] {
+    const lost: [Job, JobLostError][] = [];
+    for (const [n, delivery] of some.entries()) {
+      const hand = this.#hands.get(delivery);
+      if (hand === undefined) continue;
+      if (renewed[n]) {
+        hand.since = since;
+        continue;
+      }
+      this.remove(delivery);
+      // A lease that has not ended was ended by somebody.
+      const why = new JobLostError(performance.now() - hand.since < lease ? "cancelled" : "lease");
+      hand.ending.abort(why);
+      lost.push([hand.job, why]);
+    }
+    return lost;
   }
 
   /** Returns the current jobs of a queue. */

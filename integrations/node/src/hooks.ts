@@ -2,7 +2,7 @@
 
 import { debuglog } from "node:util";
 import { type Headers, NO_HEADERS } from "./envelope.js";
-import { DehydratorError, JobTimeoutError, Reject, Retry } from "./errors.js";
+import { DehydratorError, type JobLostError, JobTimeoutError, Reject, Retry } from "./errors.js";
 import type { Delivery, Id, Job } from "./job.js";
 import { having, known } from "./moment.js";
 
@@ -87,9 +87,10 @@ export class Hooks {
     this.#log("error", `${delivery.queue}: ${delivery.id} is a dead letter: ${reason}`);
   }
 
-  /** Called for a job that was cancelled, or that another worker has by now. */
-  lost(job: Job): void {
-    this.#log("warn", `${job.queue}: ${job.id} was lost: cancelled, its lease ran out, or the worker stopped`);
+  /** Called for a job that was cancelled, that another worker has by now, or that a stop gave back. */
+  lost(job: Job, why: JobLostError): void {
+    const how = why.why === "stopped" ? "given back, uncounted" : "lost";
+    this.#log("warn", `${job.queue}: ${job.id} was ${how}: ${why.message}`);
   }
 
   /** Called each time before a command is resent. */

@@ -1,6 +1,7 @@
 // Counters of a worker's jobs, for Prometheus, by prom-client: `{ hooks: new PrometheusHooks() }`.
 
 import { Counter, Histogram, type Registry, register } from "prom-client";
+import type { JobLostError } from "./errors.js";
 import { Hooks } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 
@@ -43,8 +44,8 @@ export class PrometheusHooks extends Hooks {
     this.#jobs.inc({ queue: delivery.queue, outcome: "buried" });
   }
 
-  override lost(job: Job): void {
-    super.lost(job);
+  override lost(job: Job, why: JobLostError): void {
+    super.lost(job, why);
     this.#jobs.inc({ queue: job.queue, outcome: "lost" });
   }
 

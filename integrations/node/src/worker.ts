@@ -413,7 +413,7 @@ export class Worker<T = unknown> {
     const { reason: because } = ending.signal;
     if (failure.error === because && because instanceof JobLostError) {
       await this.#giveBack(delivery, because.message);
-      return this.#tell("lost", job);
+      return this.#tell("lost", job, because);
     }
     const most = await this.#attemptsOf(place, delivery);
     const then = verdict(failure.error, delivery.attempt, most, this.#terms.backoff);
@@ -458,7 +458,7 @@ export class Worker<T = unknown> {
         if (isLeft) reject(because);
         ending.abort(because);
       };
-      leave = () => end(new JobLostError("the worker stopped before the work ended"), true);
+      leave = () => end(new JobLostError("stopped"), true);
       if (timeout > 0) {
         const late = new JobTimeoutError(`the work took longer than ${timeout} ms`);
         endTimeout = after(timeout, () => end(late, !keepPlace));
@@ -534,12 +534,11 @@ export class Worker<T = unknown> {
 
   async #renewSome({ server, verbs }: Part<T>, some: readonly Delivery[]): Promise<void> {
     if (some.length === 0) return;
+    const { lease } = this.#terms;
     try {
-      const renewed = await server.ask(verbs.renew(this.#terms.lease, some), this.#briefly());
-      for (const [n, delivery] of some.entries()) {
-        const job = renewed[n] ? undefined : this.#held.lose(delivery);
-        if (job !== undefined) this.#tell("lost", job);
-      }
+      const since = performance.now();
+      const renewed = await server.ask(verbs.renew(lease, some), this.#briefly());
+      for (const [job, why] of this.#held.renew(some, renewed, since, lease)) this.#tell("lost", job, why);
     } catch (error) {
       this.#tell("crashed", error, "a renewal");
     }

@@ -1,6 +1,7 @@
 // What a queue and a worker offer beside jobs: limits, policies, time limits, errors, logs and dead letters.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -234,7 +235,7 @@ test("work that a stop interrupts has no attempt less, whoever ends first", asyn
   worker.stop(10);
   await ended;
   assert.deepEqual([(await jobs.look("a"))?.attempt, lines.length], [0, 4]);
-  assert.ok(lines.every((line) => !line.includes("\n")) && lines[2]!.includes("a was lost"), `${lines}`);
+  assert.ok(lines.every((line) => !line.includes("\n")) && lines[2]!.includes("a was given back"), `${lines}`);
 });
 
 test("errors of the server have types", async (t) => {
@@ -324,4 +325,44 @@ test("a logger gets the lines, and failures with their stacks", async (t) => {
   assert.ok(lines.some((line) => /b failed, attempt 1, again in 60000 ms: Retry: later$/.test(line)));
   assert.equal(own(lines[4]!), "error dehydrator: jobs: a is a dead letter: no such address");
   await jobs.cancel("b");
+});
+
+test("a job that is lost tells the one cause", async (t) => {
+  const { logger, lines } = loggerOf();
+  const jobs = queueOf<string>(t, server.url);
+  const whys: unknown[] = [];
+  const other = server.client.duplicate();
+  t.after(() => other.disconnect());
+  const work = async ({ id, signal }: Job<string>) => {
+    if (id === "lease") {
+      // Another one waits for the job, which this one cannot renew.
+      void other.call("DEHYDRATOR.POLL", jobs.name, "LEASE", "60000", "BLOCK", "60000");
+      await sleep(100);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3000);
+    }
+    if (!signal.aborted) await once(signal, "abort");
+    whys.push(signal.reason.why);
+  };
+  const { worker, ended } = running(t, jobs, work, { lease: 1500, logger, hooks: {} });
+  for (const id of ["cancelled", "replaced", "lease", "stopped"]) {
+    await jobs.put("x", { id });
+    await until(async () => (await jobs.look(id))?.leased || whys.length === 3);
+    if (id === "cancelled") await jobs.cancel(id);
+    if (id === "replaced") await jobs.put("x", { id, replace: true, delay: 60_000 });
+    if (id === "stopped") worker.stop(1);
+    else await until(() => lines.some((line) => line.includes(`${id} was lost`)));
+    await jobs.cancel(id);
+  }
+  await ended;
+  assert.deepEqual(whys, ["cancelled", "cancelled", "lease", "stopped"]);
+  const start = `warn dehydrator: ${jobs.name}:`;
+  assert.deepEqual(
+    lines.filter((line) => line.startsWith("warn")),
+    [
+      `${start} cancelled was lost: it was cancelled, or replaced`,
+      `${start} replaced was lost: it was cancelled, or replaced`,
+      `${start} lease was lost: its lease ran out`,
+      `${start} stopped was given back, uncounted: the worker stopped before the work ended`,
+    ],
+  );
 });
