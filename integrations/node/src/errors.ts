@@ -11,9 +11,12 @@ export class DehydratorError extends Error {
 export class ModuleMissingError extends DehydratorError {
   override name = "ModuleMissingError";
 
-  constructor(options?: ErrorOptions) {
+  /** `command`: what the server does not know. */
+  constructor(command?: string, options?: ErrorOptions) {
+    const old = command === undefined ? "" : `, or one too old for ${command}`;
     super(
-      "The server has not loaded the module dehydrator. Start it with `--loadmodule /path/to/libdehydrator.so`, " +
+      `The server has not loaded the module dehydrator${old}. Start it with ` +
+        "`--loadmodule /path/to/libdehydrator.so`, " +
         "or send `MODULE LOAD`. docs/operations.md, section Install, says how to get it.",
       options,
     );
@@ -118,7 +121,8 @@ const KINDS = {
 export function typed(error: Error): DehydratorError {
   const { message } = error;
   if (error instanceof DehydratorError) return error;
-  if (/unknown command [`'"]?dehydrator/i.test(message)) return new ModuleMissingError({ cause: error });
+  const [, command] = /unknown command [`'"]?(dehydrator[.\w]*)/i.exec(message) ?? [];
+  if (command !== undefined) return new ModuleMissingError(command, { cause: error });
   const kind = KINDS[/^-?(\w*)/.exec(message)![1] as keyof typeof KINDS] ?? ReplyError;
   return new kind(message, { cause: error });
 }

@@ -55,6 +55,8 @@ test("the errors that pass, and what the others are", () => {
     assert.equal(error.message === text, !(error instanceof ModuleMissingError));
     assert.equal(passes(error), false);
   }
+  const old = clearer(new Error("ERR unknown command 'DEHYDRATOR.EVERY', with args beginning with: 'a'")) as Error;
+  assert.match(old.message, /has not loaded the module dehydrator, or one too old for DEHYDRATOR\.EVERY\. /);
 });
 
 test("the delays after attempts", () => {
