@@ -1,5 +1,6 @@
 // A queue of jobs for workers.
 
+import { inspect } from "node:util";
 import { type Codec, json } from "./codec.js";
 import { DehydratorError, QueueFullError } from "./errors.js";
 import { Guarded, type Hooks, type Logger } from "./hooks.js";
@@ -325,7 +326,7 @@ export class Queue<T = unknown> {
   ): Promise<number> {
     known(edited, "payload");
     const isEdited = "payload" in edited;
-    const letters = Array.isArray(which) ? which : undefined;
+    const letters = typeof which === "object" ? lettersOf(which, "which") : undefined;
     const count = letters === undefined ? whole(which as number, "which", 1) : letters.length;
     if (isEdited && (letters === undefined || count !== 1)) throw new TypeError("a `payload` is for one letter");
     let total = 0;
@@ -353,7 +354,7 @@ export class Queue<T = unknown> {
 
   /** Drops dead letters; returns how many existed. */
   async dropDeadLetters(letters: readonly Pick<DeadLetter, "key" | "entry">[]): Promise<number> {
-    if (!Array.isArray(letters)) throw new TypeError("`letters` are an array of dead letters");
+    lettersOf(letters, "letters");
     const some = (await this.#keys.parts()).map(async (part) => {
       const entries = letters.filter(({ key }) => key === part.verbs.key).map(({ entry }) => entry);
       return entries.length === 0 ? 0 : part.server.ask(ask(["XDEL", await streamOf(part), ...entries], Number));
@@ -466,6 +467,13 @@ function one(selection: object, ...names: string[]): [name: string, value: Id] {
   const [only, ...others] = Object.entries(selection);
   if (only === undefined || others.length > 0) throw new TypeError(`name either a ${names.join(" or a ")}`);
   return [only[0], named(only[1], only[0], only[0] === "prefix" ? 0 : 1)];
+}
+
+/** Returns dead letters, and refuses what is none, such as ids. */
+function lettersOf<L extends Pick<DeadLetter, "key" | "entry">>(letters: readonly L[], name: string): readonly L[] {
+  const isLetter = (one: L) => typeof one?.key === "string" && typeof one.entry === "string";
+  if (Array.isArray(letters) && letters.every(isLetter)) return letters;
+  throw new TypeError(`\`${name}\` is a list of letters of deadLetters(), and not ${inspect(letters)}`);
 }
 
 function isOne(reply: unknown): boolean {
