@@ -125,7 +125,8 @@ export class Queue<T = unknown> {
    * The id is free when the job is done. If a reply is lost and `put` is resent after that, the job is done
    * twice, unless the server remembers ids for a while: `limit({ remember: 300_000 })`.
    */
-  async put(payload: T, options: PutOptions = {}): Promise<string | null> {
+  async put(payload: T, options: PutOptions = {}, ...others: never[]): Promise<string | null> {
+    if (others.length > 0) throw new TypeError("put(payload, options) takes no name: each name is a queue");
     known(options, `id delay at ${EACH}`);
     const timed = timedOf(options);
     const { keys } = await this.#ready();

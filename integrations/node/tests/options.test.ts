@@ -184,6 +184,7 @@ test("what comes before options", async () => {
     [(letters) => jobs.dropDeadLetters(letters), "letters", ["a", 5, null, ["d1"], letter]],
     [(name) => jobs.schedules.get(name), "name", WORDS],
     [(name) => jobs.schedules.run(name), "name", WORDS],
+    [(name) => (jobs as Any).put(name, {}, {}), "put(payload, options)", ["mail"]],
     [(item) => jobs.putMany([item]), "item", [null, "a", 5]],
   ];
   for (const [call, name, values] of some) {
