@@ -190,13 +190,12 @@ withEach("a worker", (library) => {
     const jobs = queueOf<string>(t, server.url, { library });
     await jobs.putMany(["a", "b"].map((id) => ({ payload: id, id })));
     const begun: string[] = [];
-    const { worker, ended, notes } = running(t, jobs, async ({ id }) => {
+    const { worker, notes } = running(t, jobs, async ({ id }) => {
       begun.push(id);
       await sleep(3000);
     });
     await until(() => begun.length === 1);
-    worker.stop();
-    await ended;
+    await worker.stop();
     assert.deepEqual([begun, notes.heard, await jobs.size()], [["a"], ["succeeded a"], 1]);
   });
 
