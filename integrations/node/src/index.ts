@@ -27,11 +27,11 @@ export {
   TooLateError,
 } from "./errors.js";
 export { Hooks, type Logger } from "./hooks.js";
-export type { DeadLetter, Delivery, Id, Item, Job, Put, Waiting } from "./job.js";
+export type { DeadLetter, Delivery, Id, Item, Job, OwnTerms, Put, PutOptions, Waiting } from "./job.js";
 export type { Client, LibraryName } from "./library.js";
 export type { LimitOptions, Limits, Rate } from "./limits.js";
 export { Queue, type QueueOptions } from "./queue.js";
 export type { Schedule, ScheduleOptions, Schedules } from "./schedules.js";
 export type { RunOptions, WorkerOptions } from "./terms.js";
-export type { GroupOption, OwnTerms, Policy, PutOptions, Selection } from "./verbs.js";
+export type { GroupOption, Policy, Selection } from "./verbs.js";
 export { Worker } from "./worker.js";

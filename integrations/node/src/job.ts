@@ -1,9 +1,34 @@
 // Jobs: what clients put into a queue, and what workers and readers get.
 
-import type { OwnTerms, PutOptions } from "./verbs.js";
-
 /** An id: any bytes. The package shows ids as text, and `idBytes` has the bytes. */
 export type Id = string | Uint8Array;
+
+/** What holds of a job alone. */
+export interface OwnTerms {
+  /**
+   * In milliseconds, by default without limit. A job that no worker has begun within that time after it was due is too
+   * late: it becomes a dead letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
+   */
+  within?: number;
+  /** How often the job is delivered, from 1 to 65,535, before it becomes a dead letter; by default as the queue says. */
+  attempts?: number;
+  /** A tenant, or another part of the queue: groups with due jobs take turns. By default none. */
+  group?: Id;
+  /** How long an attempt may take, in milliseconds; by default as its worker says. */
+  timeout?: number;
+}
+
+/** How `put` and `putMany` put a job. */
+export interface PutOptions extends OwnTerms {
+  /** By default it is drawn. */
+  id?: Id;
+  /** When the job is due, in milliseconds from now; by default at once. */
+  delay?: number;
+  /** When the job is due, as a Date, or milliseconds since 1970, instead of `delay`. */
+  at?: Date | number;
+  /** Whether it replaces an element with that id, and restarts its delay: a debounce. By default that one stays. */
+  replace?: boolean;
+}
 
 /** An element that the server delivered with a lease. */
 export interface Delivery {

@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 import { type Codec, json } from "./codec.js";
 import { DehydratorError, QueueFullError } from "./errors.js";
 import { Guarded, type Hooks, type Logger } from "./hooks.js";
-import type { DeadLetter, Id, Item, Put, Waiting } from "./job.js";
+import type { DeadLetter, Id, Item, OwnTerms, Put, PutOptions, Waiting } from "./job.js";
 import { type Answer, type Keys, OneKey, type Part } from "./keys.js";
 import { type Client, inSlot, type LibraryName, makerOf } from "./library.js";
 import { type LimitOptions, type Limits, limitsOf, limitWords } from "./limits.js";
@@ -19,9 +19,7 @@ import {
   EACH,
   type GroupOption,
   groupWords,
-  type OwnTerms,
   type Policy,
-  type PutOptions,
   type Question,
   type Revival,
   type Revived,

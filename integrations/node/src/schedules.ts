@@ -1,11 +1,11 @@
 // The schedules of a queue, which the server serves.
 
 import { ReplyError, ScheduleError } from "./errors.js";
-import type { Id, Seen } from "./job.js";
+import type { Id, OwnTerms, Seen } from "./job.js";
 import type { Part } from "./keys.js";
 import { known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, text } from "./reply.js";
-import { OWN, type OwnTerms, ownWords, type Question, type Word } from "./verbs.js";
+import { OWN, ownWords, type Question, type Word } from "./verbs.js";
 
 /** When a schedule occurs, by `cron` or at an `interval`, and the options of its jobs. */
 export interface ScheduleOptions extends OwnTerms {

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { Codec } from "./codec.js";
 import { type Headers, NO_HEADERS, unwrap, wrap } from "./envelope.js";
-import type { DeadLetter, Delivery, Id, Put, Seen, Waiting } from "./job.js";
+import type { DeadLetter, Delivery, Id, OwnTerms, Put, PutOptions, Seen, Waiting } from "./job.js";
 import type { Word } from "./limits.js";
 import { known, milliseconds, named, oneOf, unixMilliseconds, whole } from "./moment.js";
 import { bytes, pairs, plain, text } from "./reply.js";
@@ -28,21 +28,6 @@ export interface Question<T> {
   read(reply: unknown): T;
 }
 
-/** What holds of a job alone. */
-export interface OwnTerms {
-  /**
-   * In milliseconds, by default without limit. A job that no worker has begun within that time after it was due is too
-   * late: it becomes a dead letter with the reason "expired", or is dropped if no worker of the queue has `attempts`.
-   */
-  within?: number;
-  /** How often the job is delivered, from 1 to 65,535, before it becomes a dead letter; by default as the queue says. */
-  attempts?: number;
-  /** A tenant, or another part of the queue: groups with due jobs take turns. By default none. */
-  group?: Id;
-  /** How long an attempt may take, in milliseconds; by default as its worker says. */
-  timeout?: number;
-}
-
 /** Jobs of a group, or whose ids have a prefix. */
 export type Selection = { group: Id } | { prefix: Id };
 
@@ -50,18 +35,6 @@ export type Selection = { group: Id } | { prefix: Id };
 export interface GroupOption {
   /** As `put` named it. */
   group?: Id;
-}
-
-/** How `put` and `putMany` put a job. */
-export interface PutOptions extends OwnTerms {
-  /** By default it is drawn. */
-  id?: Id;
-  /** When the job is due, in milliseconds from now; by default at once. */
-  delay?: number;
-  /** When the job is due, as a Date, or milliseconds since 1970, instead of `delay`. */
-  at?: Date | number;
-  /** Whether it replaces an element with that id, and restarts its delay: a debounce. By default that one stays. */
-  replace?: boolean;
 }
 
 /** The names of what holds of a job alone, and of what else `putMany` can say of all. */
