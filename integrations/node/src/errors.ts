@@ -98,8 +98,10 @@ const LOSSES = {
 export class JobLostError extends DehydratorError {
   override name = "JobLostError";
 
-  /** `why`: `cancelled` is also replaced, and `lease` also what happened after the lease could not be renewed in time. */
-  constructor(readonly why: keyof typeof LOSSES) {
+  constructor(
+    /** `cancelled` (or replaced), `lease` (it was not renewed in time) or `stopped`, as far as the worker knows. */
+    readonly why: keyof typeof LOSSES,
+  ) {
     super(LOSSES[why]);
   }
 }
