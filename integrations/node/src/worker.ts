@@ -78,7 +78,6 @@ export class Worker<T = unknown> {
   /** Ends the waits for running work. */
   readonly #leaving = new Set<() => void>();
   #isRunning = false;
-  #over = Promise.resolve();
   #stopping = false;
   #left = false;
   #endGrace = () => {};
@@ -109,23 +108,24 @@ export class Worker<T = unknown> {
 
   /**
    * Makes the worker take no more jobs, finish its current ones, and return from `run`.
+   *
    * Jobs that arrive while it is still blocked are given back, due at once, which counts as no attempt.
+   *
    * After `grace` milliseconds it stops waiting: it aborts the signals of the jobs whose work still runs, and gives them
    * back, uncounted, due at once. A job that arrives at that moment is delivered again when its lease
-   * expires. The promise resolves when `run` has ended: work that waits for it waits for itself.
+   * expires.
    */
-  stop(grace?: number): Promise<void> {
+  stop(grace?: number): void {
     const ms = grace === undefined ? undefined : milliseconds(grace, "grace");
     this.#stopping = true;
     this.#roomy();
-    if (ms === undefined) return this.#over;
+    if (ms === undefined) return;
     this.#endGrace();
     this.#endGrace = after(ms, () => {
       this.#left = true;
       for (const server of this.#blocked) server.close();
       for (const one of this.#leaving) one();
     });
-    return this.#over;
   }
 
   /**
@@ -142,7 +142,6 @@ export class Worker<T = unknown> {
     if (this.#isRunning) throw new DehydratorError("the worker is running");
     const free: (() => void)[] = [];
     this.#isRunning = true;
-    this.#over = new Promise((resolve) => free.push(() => resolve()));
     const deaf = signals ? onSignal((count) => this.stop(count > 1 ? 0 : grace)) : () => {};
     this.#places.clear();
     this.#ended = new AbortController();

@@ -190,12 +190,13 @@ withEach("a worker", (library) => {
     const jobs = queueOf<string>(t, server.url, { library });
     await jobs.putMany(["a", "b"].map((id) => ({ payload: id, id })));
     const begun: string[] = [];
-    const { worker, notes } = running(t, jobs, async ({ id }) => {
+    const { worker, ended, notes } = running(t, jobs, async ({ id }) => {
       begun.push(id);
       await sleep(3000);
     });
     await until(() => begun.length === 1);
-    await worker.stop();
+    worker.stop();
+    await ended;
     assert.deepEqual([begun, notes.heard, await jobs.size()], [["a"], ["succeeded a"], 1]);
   });
 
