@@ -318,12 +318,14 @@ test("a logger gets the lines, and failures with their stacks", async (t) => {
   assert.equal(own(lines[0]!), "info dehydrator: a worker of jobs has started, for 3 jobs at a time");
   assert.equal(own(lines.at(-1)!), "info dehydrator: the worker of jobs has stopped");
   assert.equal(own(lines[1]!), "debug dehydrator: jobs: a begins, attempt 1");
-  assert.match(
-    own(lines[2]!),
+  // The next attempt may begin before the line of the one that failed.
+  for (const one of [
     /^warn dehydrator: jobs: a failed, attempt 1, again in 1 ms: RangeError: no answer\n {4}at /,
-  );
-  assert.ok(lines.some((line) => /b failed, attempt 1, again in 60000 ms: Retry: later$/.test(line)));
-  assert.equal(own(lines[4]!), "error dehydrator: jobs: a is a dead letter: no such address");
+    /b failed, attempt 1, again in 60000 ms: Retry: later$/,
+    /^error dehydrator: jobs: a is a dead letter: no such address$/,
+  ]) {
+    assert.ok(lines.some((line) => one.test(own(line))), lines.join("\n"));
+  }
   await jobs.cancel("b");
 });
 
