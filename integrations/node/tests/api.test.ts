@@ -324,7 +324,10 @@ test("a logger gets the lines, and failures with their stacks", async (t) => {
     /b failed, attempt 1, again in 60000 ms: Retry: later$/,
     /^error dehydrator: jobs: a is a dead letter: no such address$/,
   ]) {
-    assert.ok(lines.some((line) => one.test(own(line))), lines.join("\n"));
+    assert.ok(
+      lines.some((line) => one.test(own(line))),
+      lines.join("\n"),
+    );
   }
   await jobs.cancel("b");
 });
