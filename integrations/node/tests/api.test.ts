@@ -351,12 +351,12 @@ test("a job that is lost tells the one cause", async (t) => {
   const { worker, ended } = running(t, jobs, work, { lease: 1500, logger, hooks: {} });
   for (const id of ["cancelled", "replaced", "lease", "stopped"]) {
     await jobs.put("x", { id });
-    await until(async () => (await jobs.look(id))?.leased || whys.length === 3);
+    await until(async () => (await jobs.look(id))?.leased || (id === "lease" && whys.length === 3));
     if (id === "cancelled") await jobs.cancel(id);
     if (id === "replaced") await jobs.put("x", { id, replace: true, delay: 60_000 });
     if (id === "stopped") worker.stop(1);
     else await until(() => lines.some((line) => line.includes(`${id} was lost`)));
-    await jobs.cancel(id);
+    if (id === "lease") await jobs.cancel(id);
   }
   await ended;
   assert.deepEqual(whys, ["cancelled", "cancelled", "lease", "stopped"]);
